@@ -3,7 +3,7 @@
     ForewordError                  code, status, wire_type, param, details
     ├── RequestError               the caller can fix it
     │   ├── InvalidRequest         400  invalid_request
-    │   │   └── MalformedRequest   400  malformed_request   (not JSON, a wrong type: the shape itself)
+    │   │   └── MalformedRequest   400  malformed_request   (not JSON, or a wrong type)
     │   ├── UnsupportedFeature     400  unsupported_feature
     │   ├── TemplateRejected       400  template_rejected
     │   ├── PromptTooLong          400  prompt_too_long
@@ -218,9 +218,7 @@ class ChatTemplateMissing(RequestError):
             sentence = f"The model has no chat template named {wanted!r}"
             sentence += f" (it has {', '.join(available)})." if available else "."
         elif available:
-            sentence = (
-                f"The model has chat templates ({', '.join(available)}) but no default one."
-            )
+            sentence = f"The model has chat templates ({', '.join(available)}) but no default one."
         else:
             sentence = "The model has no chat template."
         super().__init__(

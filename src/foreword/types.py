@@ -145,7 +145,7 @@ class TokenSequence:
 
     A tokenizer that was told that only one end can matter (`Window`) may stop early; then
     `is_complete` is False, `len(token_ids)` is a lower bound of the prompt's tokens, and the ids
-    are the true first (or last) ids of the complete sequence.
+    between the special ones are the true first (or last) ids of the complete content.
     """
 
     token_ids: TokenIds
@@ -225,6 +225,8 @@ class ModelAssets:
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     do_lower_case: bool = False
     """Set by a sentence-transformers configuration."""
+    max_seq_length: int | None = None
+    """Set by a sentence-transformers configuration; replaces the context length."""
     fingerprint: str = ""
     """sha256 over what decides the ids; two front ends that agree here answer alike."""
     warnings: tuple[str, ...] = ()
@@ -236,7 +238,10 @@ class ModelAssets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What part of the tokens can matter: the first (`head`) or last (`tail`) `num_tokens`."""
+    """What part of the tokens can matter: the first (`head`) or last (`tail`) `num_tokens`.
+
+    Counts the text's own tokens; special tokens the tokenizer adds are always given beside them.
+    """
 
     num_tokens: int
     keep: Literal["head", "tail"] = "head"

@@ -1,0 +1,1 @@
+"""What a message may say, checked and put into the shape a chat template expects."""
