@@ -1,3 +1,34 @@
 """foreword: everything before the first token, exactly as the engine must see it."""
 
+from foreword.errors import ForewordError
+from foreword.loader import load
+from foreword.params import ChatParams, TokenizeParams
+from foreword.renderer import Renderer, RendererOptions, Trace
+from foreword.types import (
+    Conversation,
+    EngineInput,
+    ModelAssets,
+    Offsets,
+    RenderedChat,
+    RenderedText,
+    TokenSequence,
+)
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "ChatParams",
+    "Conversation",
+    "EngineInput",
+    "ForewordError",
+    "ModelAssets",
+    "Offsets",
+    "RenderedChat",
+    "RenderedText",
+    "Renderer",
+    "RendererOptions",
+    "TokenSequence",
+    "TokenizeParams",
+    "Trace",
+    "load",
+]

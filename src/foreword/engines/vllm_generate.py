@@ -1,0 +1,212 @@
+"""An `EngineInput` and its sampling parameters enter; vLLM's `GenerateRequest`, as JSON, leaves.
+
+Rules of this file: keys are vLLM 0.33's `/inference/v1/generate` and `.../render`. What that reader
+would fill in differently, such as an absent `max_tokens`, is always written.
+"""
+
+from __future__ import annotations
+
+import secrets
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+
+from foreword.errors import InvalidRequest
+from foreword.sampling.fields import GenerationFields, StreamOptions
+from foreword.sampling.params import SamplingParams
+from foreword.types import EngineInput, MediaSpan, Offsets, TokenIds
+
+SERVER_TEMPLATE_KWARGS: Mapping[str, Any] = {"cohere_format": "cmd4"}
+"""Template kwargs every vLLM 0.33 server has by default; parsers of its output look for them."""
+
+_UNSET_TEMPLATE_VALUES = (None, "auto")
+# Always written: the reader's own default may differ, or it is what vLLM itself always writes.
+_ALWAYS = frozenset(
+    {
+        "presence_penalty",
+        "frequency_penalty",
+        "repetition_penalty",
+        "temperature",
+        "top_p",
+        "min_p",
+        "max_tokens",
+        "stop",
+        "stop_token_ids",
+        "bad_words",
+        "skip_reading_prefix_cache",
+    }
+)
+_PRIVATE = frozenset({"eos_token_id", "all_stop_token_ids", "bad_words_token_ids"})
+_DEFAULTS = {field.name: field.default for field in fields(SamplingParams)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """What vLLM's generate side takes in place of a prompt.
+
+    Shapes: `token_offsets` are character spans, half-open; `features` and `content_parts` exclude
+    each other; `parse_context` is what parses the output of a chat.
+    """
+
+    request_id: str
+    token_ids: TokenIds
+    token_offsets: Offsets | None = None
+    features: Mapping[str, Any] | None = None
+    content_parts: Sequence[Mapping[str, Any]] | None = None
+    sampling_params: SamplingParams
+    model: str | None = None
+    reasoning_ended: bool | None = None
+    reasoning_parser_kwargs: Mapping[str, Any] | None = None
+    return_token_ids: bool | None = None
+    output_mode: str = "tokens"
+    parse_context: Mapping[str, Any] | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    cache_salt: str | None = None
+    priority: int = 0
+    kv_transfer_params: Mapping[str, Any] | None = None
+    ec_transfer_params: Mapping[str, Any] | None = None
+
+
+def generate_request(
+    engine_input: EngineInput,
+    request: GenerationFields,
+    sampling: SamplingParams,
+    *,
+    model: str | None,
+    request_id: str | None = None,
+    index: int | None = None,
+    default_chat_template_kwargs: Mapping[str, Any] | None = None,
+) -> GenerateRequest:
+    """Return what vLLM's generate side needs to answer `request`.
+
+    Shapes: `request_id` (a header's, say) wins over the request's own; without either one is made.
+    `index` is the prompt's place among several. `default_chat_template_kwargs` are the operator's.
+
+    Raises: `InvalidRequest` when the prompt has no tokens.
+
+    Source: vLLM 0.33 `render_chat_request` and `render_completion_request`.
+    """
+    if not len(engine_input.token_ids):
+        raise InvalidRequest(
+            "The prompt has no tokens, so nothing can follow it. Send some text, or a"
+            " truncate_prompt_tokens above 0."
+        )
+    context = _parse_context(request, default_chat_template_kwargs)
+    return GenerateRequest(
+        request_id=_make_id(request, request_id, index),
+        token_ids=engine_input.token_ids,
+        token_offsets=engine_input.offsets,
+        features=_features(engine_input.media_features),
+        sampling_params=sampling,
+        model=model,
+        # Without reasoning to look for, constraints hold from the first token on.
+        reasoning_ended=True if context and not context["include_reasoning"] else None,
+        return_token_ids=request.return_token_ids,
+        parse_context=context,
+        stream=bool(request.stream),
+        stream_options=request.stream_options if request.stream else None,
+        cache_salt=request.cache_salt,
+        priority=request.priority,
+        kv_transfer_params=request.kv_transfer_params or None,
+        ec_transfer_params=request.ec_transfer_params or None,
+    )
+
+
+def to_dict(request: GenerateRequest) -> dict[str, Any]:
+    """Return `request` as the JSON object it is sent as, of plain Python values."""
+    wire = _wire(request)
+    wire["token_ids"] = request.token_ids.tolist()
+    if request.stream_options is not None:
+        wire["stream_options"] = msgspec.to_builtins(request.stream_options)
+    return wire
+
+
+def to_json(request: GenerateRequest) -> bytes:
+    """Return `request` as the bytes of its JSON object."""
+    return msgspec.json.encode(_wire(request), enc_hook=_encode_ids)
+
+
+def sampling_to_dict(params: SamplingParams) -> dict[str, Any]:
+    """Return sampling parameters as vLLM reads them: a few always, else what is not default.
+
+    Why: `max_tokens` is always written, since vLLM reads its absence as "up to the context" and
+    not as its own default of 16.
+    """
+    wire: dict[str, Any] = {}
+    for name, default in _DEFAULTS.items():
+        value = getattr(params, name)
+        if name not in _PRIVATE and (name in _ALWAYS or value != default):
+            wire[name] = _plain(value)
+    if params.output_text_buffer_length:
+        wire["output_text_buffer_length"] = params.output_text_buffer_length
+    if params.structured_outputs is not None:
+        bookkeeping = {"_backend": None, "_backend_was_auto": False}
+        wire["structured_outputs"] = {**params.structured_outputs.to_dict(), **bookkeeping}
+    if params.repetition_detection is not None:
+        wire["repetition_detection"] = params.repetition_detection.to_dict()
+    if params.logit_bias is not None:
+        wire["logit_bias"] = {str(token_id): bias for token_id, bias in params.logit_bias.items()}
+    return wire
+
+
+def _wire(request: GenerateRequest) -> dict[str, Any]:
+    wire = {field.name: getattr(request, field.name) for field in fields(request)}
+    wire["sampling_params"] = sampling_to_dict(request.sampling_params)
+    if request.token_offsets is not None:
+        wire["token_offsets"] = [list(span) for span in request.token_offsets]
+    return wire
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return list(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _encode_ids(value: object) -> list[int]:
+    if isinstance(value, array):
+        return value.tolist()
+    raise NotImplementedError(f"a {type(value).__name__} has no JSON form")
+
+
+def _make_id(request: GenerationFields, request_id: str | None, index: int | None) -> str:
+    base = request_id or request.request_id or secrets.token_hex(8)
+    suffix = "" if index is None else f"-{index}"
+    return f"{request.request_id_prefix}{base}{suffix}"
+
+
+def _parse_context(
+    request: GenerationFields, defaults: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    context = request.parse_context()
+    if context is None:
+        return None
+    asked = {
+        key: value
+        for key, value in context["chat_template_kwargs"].items()
+        if value not in _UNSET_TEMPLATE_VALUES
+    }
+    kwargs = {**SERVER_TEMPLATE_KWARGS, **(defaults or {}), **asked}
+    return {**context, "chat_template_kwargs": kwargs}
+
+
+def _features(spans: Sequence[MediaSpan]) -> dict[str, Any] | None:
+    if not spans:
+        return None
+    hashes: dict[str, list[str]] = {}
+    places: dict[str, list[dict[str, int]]] = {}
+    for span in spans:
+        hashes.setdefault(span.modality, []).append(span.identity)
+        places.setdefault(span.modality, []).append(
+            {"offset": span.start, "length": span.stop - span.start}
+        )
+    return {
+        "mm_hashes": hashes,
+        "mm_placeholders": places,
+        "kwargs_data": None,
+        "mm_metadata": None,
+    }

@@ -1,0 +1,429 @@
+"""An OpenAI-style request enters; what the engine must see leaves: the stations called in order.
+
+Rules of this file: no decision is made here, only the order of the stations. Every entry (chat,
+completion, pooling, tokenize) joins one line, and a `Trace` is that line kept. Nothing waits, and
+nothing the caller passed in is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from foreword.engines.vllm_generate import GenerateRequest, generate_request
+from foreword.errors import InvalidRequest, UnknownModel
+from foreword.params import ChatParams, TokenizeParams
+from foreword.protocols.chat_completions import ChatCompletionRequest
+from foreword.protocols.completions import CompletionRequest
+from foreword.protocols.decode import decode_request
+from foreword.protocols.pooling import PoolingRequest
+from foreword.protocols.prompts import Prompt
+from foreword.protocols.tokenize import (
+    DetokenizeRequest,
+    DetokenizeResponse,
+    TokenizeRequest,
+    TokenizeResponse,
+)
+from foreword.sampling import complete_sampling
+from foreword.stages.budget import apply_budget
+from foreword.stages.conversation import parse_conversation
+from foreword.stages.template import render_conversation, select_template
+from foreword.stages.tokenization import tokenize_ids, tokenize_text
+from foreword.templating import DEFAULT_LIMITS, CompiledTemplate, TemplateLimits, compile_template
+from foreword.types import (
+    Conversation,
+    EngineInput,
+    ModelAssets,
+    RenderedChat,
+    RenderedText,
+    RunnerType,
+    Tokenizer,
+    TokenSequence,
+)
+
+Kind = Literal["chat", "completion"]
+Body: TypeAlias = Mapping[str, Any] | bytes | str
+ChatBody: TypeAlias = ChatCompletionRequest | TokenizeRequest | PoolingRequest
+PromptBody: TypeAlias = CompletionRequest | PoolingRequest
+RequestT = TypeVar("RequestT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RendererOptions:
+    """What the operator decided for one model."""
+
+    max_model_len: int
+    runner: RunnerType = "generate"
+    served_model_names: tuple[str, ...] = ()
+    """Names a request may use for this model, the first of them its own; empty accepts any."""
+    chat_template: str | None = None
+    """A template's name or source that replaces the model's own."""
+    content_format: Literal["auto", "string", "openai"] = "auto"
+    default_chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    trust_request_chat_template: bool = False
+    exclude_tools_when_tool_choice_none: bool = False
+    sampling_defaults: Mapping[str, Any] = field(default_factory=dict)
+    """As `sampling.default_sampling_params` gives them."""
+    max_new_tokens: int | None = None
+    """A ceiling for the output of every request."""
+    refuse_overflow: bool = False
+    """Refuse a `max_tokens` that does not fit beside the prompt, instead of lowering it."""
+    max_body_bytes: int | None = 32 * 2**20
+    template_limits: TemplateLimits = DEFAULT_LIMITS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Every station of one prompt, in order; None where it joined the line later.
+
+    `seconds` holds the duration of each stage by name.
+    """
+
+    kind: Kind
+    params: TokenizeParams
+    template: CompiledTemplate | None = None
+    conversation: Conversation | None = None
+    rendered: RenderedText | None = None
+    tokens: TokenSequence
+    engine_input: EngineInput
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Renderer:
+    """One model's input side. Keeps no state of requests; safe to share between threads."""
+
+    def __init__(
+        self, *, assets: ModelAssets, tokenizer: Tokenizer, options: RendererOptions
+    ) -> None:
+        self.assets = assets
+        self.tokenizer = tokenizer
+        self.options = options
+
+    # -- the whole line -----------------------------------------------------------------------
+
+    def render_chat(self, request: Body | ChatCompletionRequest) -> RenderedChat:
+        """Render an OpenAI chat body: the conversation the template saw, and the engine's input.
+
+        Raises: any `RequestError`; `TemplateFailed` when the model's template is broken.
+        """
+        line = self._chat_line(self.decode(request, ChatCompletionRequest))
+        assert line.conversation is not None
+        return RenderedChat(line.conversation, line.engine_input)
+
+    def render_cmpl(self, request: Body | CompletionRequest) -> list[EngineInput]:
+        """Render an OpenAI completion body: one engine input for each prompt, in order."""
+        return [line.engine_input for line in self._lines(self.decode(request, CompletionRequest))]
+
+    def render_pooling(self, request: Body | PoolingRequest) -> list[EngineInput]:
+        """Render an embedding or rerank body (`input` or `messages`), with the full budget."""
+        pooling = self.decode(request, PoolingRequest)
+        if pooling.messages is not None:
+            return [self._chat_line(pooling).engine_input]
+        return [line.engine_input for line in self._lines(pooling)]
+
+    def generate_request(
+        self, request: Body, *, kind: Kind | None = None, request_id: str | None = None
+    ) -> GenerateRequest | list[GenerateRequest]:
+        """Give vLLM's `GenerateRequest` for a chat body, a list of them for a completion body.
+
+        `kind` None tells the two apart by `messages`.
+        """
+        if (kind or kind_of(request)) == "chat":
+            chat = self.decode(request, ChatCompletionRequest)
+            return self._generate(self._chat_line(chat).engine_input, chat, request_id, None)
+        completion = self.decode(request, CompletionRequest)
+        inputs = [line.engine_input for line in self._lines(completion)]
+        return [
+            self._generate(one, completion, request_id, index if len(inputs) > 1 else None)
+            for index, one in enumerate(inputs)
+        ]
+
+    def tokenize(self, request: Body | TokenizeRequest) -> TokenizeResponse:
+        """Count and list the tokens of a prompt or a chat; no limit on length applies."""
+        body = self.decode(request, TokenizeRequest)
+        if body.messages is not None:
+            tokens = self._chat_line(body, count_in_full=True, may_be_empty=True).tokens
+        else:
+            rendered = RenderedText(text=body.prompt or "")
+            tokens = self.to_tokens(rendered, self._tokenize_params(body), count_in_full=True)
+        strings = [self.tokenizer.id_to_token(token_id) or "" for token_id in tokens.token_ids]
+        return TokenizeResponse(
+            count=len(tokens.token_ids),
+            max_model_len=self.options.max_model_len,
+            tokens=tokens.token_ids,
+            token_strs=strings if body.return_token_strs else None,
+        )
+
+    def detokenize(self, request: Body | DetokenizeRequest) -> DetokenizeResponse:
+        """Give the text of token ids, special tokens included."""
+        body = self.decode(request, DetokenizeRequest)
+        tokens = tokenize_ids(body.tokens, self.tokenizer.info, param="tokens")
+        return DetokenizeResponse(prompt=self.tokenizer.decode(tokens.token_ids))
+
+    def trace(self, request: Body, *, kind: Kind | None = None, prompt_index: int = 0) -> Trace:
+        """Render one prompt and keep every station; its tokens are counted in full."""
+        if (kind or kind_of(request)) == "chat":
+            chat = self.decode(request, ChatCompletionRequest)
+            return self._chat_line(chat, count_in_full=True)
+        completion = self.decode(request, CompletionRequest)
+        if not 0 <= prompt_index < completion.num_prompts:
+            raise InvalidRequest(
+                f"The request has {completion.num_prompts} prompts; there is no prompt"
+                f" {prompt_index} (the first is 0).",
+                param="prompt",
+            )
+        prompt = completion.prompts[prompt_index]
+        return self._prompt_line(prompt, completion, count_in_full=True)
+
+    # -- the stations -------------------------------------------------------------------------
+
+    def decode(self, request: Body | RequestT, type: type[RequestT]) -> RequestT:  # noqa: A002
+        """Read a body as a request of the given type, and check that it means this model.
+
+        Raises: `MalformedRequest`, `InvalidRequest`, `UnknownModel`.
+        """
+        if isinstance(request, type):
+            decoded = request
+        else:
+            assert isinstance(request, Mapping | bytes | str)
+            decoded = decode_request(request, type, max_bytes=self.options.max_body_bytes)
+        names, name = self.options.served_model_names, getattr(decoded, "model", None)
+        if names and name is not None and name not in names:
+            raise UnknownModel(name=name, available=names)
+        return decoded
+
+    def to_conversation(
+        self, request: ChatBody, chat_params: ChatParams, template: CompiledTemplate
+    ) -> Conversation:
+        """Station 1: the conversation exactly as the template will see it."""
+        wanted = chat_params.content_format
+        if wanted == "auto":
+            wanted = self.options.content_format
+        return parse_conversation(
+            request.messages or (),
+            content_format=template.content_format if wanted == "auto" else wanted,
+            has_developer_branch=template.has_developer_branch,
+            tools=self._tools(request),
+            chat_template_kwargs=chat_params.chat_template_kwargs,
+            add_generation_prompt=chat_params.add_generation_prompt,
+            continue_final_message=chat_params.continue_final_message,
+        )
+
+    def to_text(
+        self, conversation: Conversation, template: CompiledTemplate | None = None
+    ) -> RenderedText:
+        """Station 2: the conversation as one text. The model's own template unless one is given."""
+        if template is None:
+            template = self.template_for(None, has_tools=bool(conversation.tools))
+        return render_conversation(
+            template,
+            conversation,
+            special_tokens=self.tokenizer.info.special_tokens,
+            limits=self.options.template_limits,
+        )
+
+    def to_tokens(
+        self,
+        rendered: RenderedText,
+        params: TokenizeParams,
+        *,
+        with_offsets: bool = False,
+        count_in_full: bool = False,
+        scope: str = "",
+    ) -> TokenSequence:
+        """Station 3: the text as tokens, as far as the budget can use them."""
+        return tokenize_text(
+            rendered,
+            params,
+            self.tokenizer,
+            with_offsets=with_offsets,
+            count_in_full=count_in_full,
+            scope=scope,
+        )
+
+    def to_engine_input(
+        self,
+        tokens: TokenSequence,
+        params: TokenizeParams,
+        *,
+        rendered: RenderedText | None = None,
+        with_assistant_mask: bool = False,
+    ) -> EngineInput:
+        """Station 4: the tokens within their budget, with every cut told."""
+        spans = rendered.assistant_spans if with_assistant_mask and rendered else None
+        engine_input = apply_budget(tokens, params, self.tokenizer.info, assistant_spans=spans)
+        if not params.return_token_offsets:
+            engine_input = replace(engine_input, offsets=None)
+        if not params.needs_detokenization:
+            return engine_input
+        was_changed = rendered is None or engine_input.num_truncated
+        text = self.tokenizer.decode(engine_input.token_ids) if was_changed else rendered.text
+        return replace(engine_input, prompt=text)
+
+    def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate:
+        """Return the compiled template a request is rendered with.
+
+        Raises: `ChatTemplateMissing`, `TemplateFailed`.
+        """
+        source = select_template(
+            self.assets.chat_templates,
+            has_tools=has_tools,
+            requested=requested,
+            override=self.options.chat_template,
+        )
+        return compile_template(source)
+
+    # -- the line -----------------------------------------------------------------------------
+
+    def _chat_line(
+        self, request: ChatBody, *, count_in_full: bool = False, may_be_empty: bool = False
+    ) -> Trace:
+        arrival_time, laps = time.time(), _Laps()
+        params = self._tokenize_params(request)
+        chat_params = request.chat_params(
+            trust_request_template=self.options.trust_request_chat_template
+        ).with_defaults(self.options.default_chat_template_kwargs)
+        template = self.template_for(
+            chat_params.chat_template, has_tools=bool(self._tools(request))
+        )
+        conversation = self.to_conversation(request, chat_params, template)
+        laps.lap("conversation")
+        rendered = self.to_text(conversation, template)
+        laps.lap("template")
+        with_mask, salt = chat_params.return_assistant_mask, _cache_salt(request)
+        tokens = self.to_tokens(
+            rendered,
+            params,
+            with_offsets=with_mask,
+            count_in_full=count_in_full,
+            scope=salt or "",
+        )
+        laps.lap("tokenize")
+        engine_input = self.to_engine_input(
+            tokens, params, rendered=rendered, with_assistant_mask=with_mask
+        )
+        if not may_be_empty:
+            _check_not_empty(engine_input, None)
+        laps.lap("budget")
+        return Trace(
+            kind="chat",
+            params=params,
+            template=template,
+            conversation=conversation,
+            rendered=rendered,
+            tokens=tokens,
+            engine_input=replace(engine_input, cache_salt=salt, arrival_time=arrival_time),
+            seconds=laps.seconds,
+        )
+
+    def _lines(self, request: PromptBody) -> list[Trace]:
+        return [self._prompt_line(prompt, request) for prompt in request.prompts]
+
+    def _prompt_line(
+        self, prompt: Prompt, request: PromptBody, *, count_in_full: bool = False
+    ) -> Trace:
+        arrival_time, laps = time.time(), _Laps()
+        params, salt, param = self._tokenize_params(request), request.cache_salt, _param(request)
+        if isinstance(prompt, str):
+            rendered = RenderedText(text=prompt)
+            tokens = self.to_tokens(rendered, params, count_in_full=count_in_full, scope=salt or "")
+        else:
+            rendered = None
+            tokens = tokenize_ids(prompt, self.tokenizer.info, param=param)
+        laps.lap("tokenize")
+        engine_input = self.to_engine_input(tokens, params, rendered=rendered)
+        _check_not_empty(engine_input, param)
+        laps.lap("budget")
+        return Trace(
+            kind="completion",
+            params=params,
+            rendered=rendered,
+            tokens=tokens,
+            engine_input=replace(engine_input, cache_salt=salt, arrival_time=arrival_time),
+            seconds=laps.seconds,
+        )
+
+    def _tokenize_params(self, request: ChatBody | PromptBody) -> TokenizeParams:
+        return request.tokenize_params(
+            max_model_len=self.options.max_model_len,
+            do_lower_case=self.tokenizer.info.do_lower_case,
+        )
+
+    def _tools(self, request: ChatBody) -> list[dict[str, Any]] | None:
+        return request.tool_dicts(
+            exclude_when_none=self.options.exclude_tools_when_tool_choice_none
+        )
+
+    def _generate(
+        self,
+        engine_input: EngineInput,
+        request: ChatCompletionRequest | CompletionRequest,
+        request_id: str | None,
+        index: int | None,
+    ) -> GenerateRequest:
+        options = self.options
+        sampling = complete_sampling(
+            request,
+            options.sampling_defaults,
+            max_model_len=options.max_model_len,
+            num_prompt_tokens=len(engine_input.token_ids),
+            override_max_tokens=options.max_new_tokens,
+            refuse_overflow=options.refuse_overflow,
+        )
+        return generate_request(
+            engine_input,
+            request,
+            sampling,
+            model=request.model,
+            request_id=request_id,
+            index=index,
+            default_chat_template_kwargs=options.default_chat_template_kwargs,
+        )
+
+
+class _Laps:
+    """Durations of consecutive stages, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name], self._last = now - self._last, now
+
+
+class _KindProbe(msgspec.Struct):
+    messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def kind_of(request: Body) -> Kind:
+    """Tell a chat body from a completion body: only a chat has `messages`.
+
+    Raises: `MalformedRequest` for bytes that are not a JSON object.
+    """
+    if isinstance(request, Mapping):
+        return "chat" if "messages" in request else "completion"
+    probe = decode_request(request, _KindProbe, max_bytes=None)
+    return "completion" if probe.messages is msgspec.UNSET else "chat"
+
+
+def _cache_salt(request: ChatBody) -> str | None:
+    return None if isinstance(request, TokenizeRequest) else request.cache_salt
+
+
+def _param(request: PromptBody) -> str:
+    return "prompt" if isinstance(request, CompletionRequest) else "input"
+
+
+def _check_not_empty(engine_input: EngineInput, param: str | None) -> None:
+    if not engine_input.token_ids:
+        raise InvalidRequest(
+            "The prompt is empty: no token is left for the engine."
+            " Send some text, or truncate to at least 1 token.",
+            param=param,
+        )

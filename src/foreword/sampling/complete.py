@@ -1,0 +1,180 @@
+"""A request, the model's defaults and the prompt's length enter; complete `SamplingParams` leave.
+
+Rules of this file: the request wins over the model's defaults, they win over the protocol's. A
+prompt and its output never exceed the context together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from foreword.errors import InvalidRequest, PromptTooLong
+from foreword.sampling.constraints import merge_constraints
+from foreword.sampling.fields import GenerationFields
+from foreword.sampling.params import OutputKind, SamplingParams
+
+_PROTOCOL_DEFAULTS: Mapping[str, float | int] = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+}
+_CONFIG_KEYS = (*_PROTOCOL_DEFAULTS, "max_new_tokens", "skip_special_tokens")
+_MAX_BIAS = 100.0
+
+
+def default_sampling_params(
+    generation_config: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the defaults a model brings, with the operator's overrides on top.
+
+    Shapes: `max_new_tokens` comes back as `max_tokens`; keys that concern no sampler are left out.
+
+    Source: vLLM 0.33 `get_diff_sampling_param`.
+    """
+    merged = {**generation_config, **(overrides or {})}
+    found = {key: merged[key] for key in _CONFIG_KEYS if merged.get(key) is not None}
+    if "max_new_tokens" in found:
+        found["max_tokens"] = found.pop("max_new_tokens")
+    return found
+
+
+def get_max_tokens(
+    *,
+    max_model_len: int,
+    num_prompt_tokens: int,
+    max_tokens: int | None = None,
+    default_max_tokens: int | None = None,
+    override_max_tokens: int | None = None,
+) -> int:
+    """Return how many tokens may be generated: the least of the limits that are given.
+
+    Shapes: `num_prompt_tokens` counts the prompt as the engine sees it, after truncation.
+    `override_max_tokens` is an operator's limit that a request cannot raise. 0 when the prompt
+    fills the context.
+
+    Raises: `PromptTooLong` when the prompt alone exceeds the context.
+    """
+    if num_prompt_tokens > max_model_len:
+        raise PromptTooLong(
+            num_tokens=num_prompt_tokens, max_tokens=max_model_len, max_model_len=max_model_len
+        )
+    asked = max_tokens if max_tokens is not None else default_max_tokens
+    limits = (max_model_len - num_prompt_tokens, asked, override_max_tokens)
+    return min(limit for limit in limits if limit is not None)
+
+
+def complete_sampling(
+    request: GenerationFields,
+    defaults: Mapping[str, Any],
+    *,
+    max_model_len: int,
+    num_prompt_tokens: int,
+    override_max_tokens: int | None = None,
+    refuse_overflow: bool = False,
+) -> SamplingParams:
+    """Return the sampling parameters of a request whose prompt is known.
+
+    Shapes: `defaults` as `default_sampling_params` gives them, and `stop_token_ids` that are
+    added to the request's. With `refuse_overflow` a number of output tokens that does not fit
+    beside the prompt is refused; else it is lowered to what fits.
+
+    Raises: `PromptTooLong` (with the numbers) when nothing, or not what was asked, fits beside the
+    prompt; `InvalidRequest` for values out of range.
+
+    Source: vLLM 0.33 `to_sampling_params` and `get_max_tokens`.
+    """
+    _check_room(request, max_model_len, num_prompt_tokens, refuse_overflow)
+    max_tokens = get_max_tokens(
+        max_model_len=max_model_len,
+        num_prompt_tokens=num_prompt_tokens,
+        max_tokens=request.max_output_tokens,
+        default_max_tokens=defaults.get("max_tokens"),
+        override_max_tokens=override_max_tokens,
+    )
+    prompt_logprobs = request.prompt_logprobs
+    if prompt_logprobs is None and request.echo:
+        prompt_logprobs = request.num_echo_logprobs
+    return SamplingParams(
+        **{key: _first(request, defaults, key, last) for key, last in _PROTOCOL_DEFAULTS.items()},
+        n=1 if request.n is None else request.n,
+        watermarking=request.watermarking,
+        seed=request.seed,
+        stop=_as_tuple(request.stop),
+        stop_token_ids=(
+            *(request.stop_token_ids or ()),
+            *(defaults.get("stop_token_ids") or ()),
+        ),
+        ignore_eos=request.ignore_eos,
+        max_tokens=max_tokens,
+        min_tokens=request.min_tokens,
+        logprobs=None if request.logprob_token_ids else request.num_logprobs,
+        prompt_logprobs=prompt_logprobs,
+        logprob_token_ids=tuple(request.logprob_token_ids or ()) or None,
+        skip_special_tokens=_first(request, defaults, "skip_special_tokens", True),
+        spaces_between_special_tokens=request.spaces_between_special_tokens,
+        include_stop_str_in_output=request.include_stop_str_in_output,
+        output_kind=OutputKind.DELTA if request.stream else OutputKind.FINAL_ONLY,
+        stream_interval=request.stream_interval,
+        skip_clone=True,
+        structured_outputs=merge_constraints(request.structured_outputs, request.response_format),
+        logit_bias=_clamp_bias(request.logit_bias),
+        allowed_token_ids=(
+            None if request.allowed_token_ids is None else tuple(request.allowed_token_ids)
+        ),
+        extra_args=request.vllm_xargs or None,
+        bad_words=tuple(request.bad_words),
+        thinking_token_budget=request.thinking_token_budget,
+        repetition_detection=request.repetition_detection,
+        routed_experts_prompt_start=request.routed_experts_prompt_start,
+    )
+
+
+def _first(
+    request: GenerationFields, defaults: Mapping[str, Any], name: str, protocol_default: Any
+) -> Any:
+    value = getattr(request, name)
+    return value if value is not None else defaults.get(name, protocol_default)
+
+
+def _as_tuple(stop: str | list[str] | None) -> tuple[str, ...]:
+    return (stop,) if isinstance(stop, str) else tuple(stop or ())
+
+
+def _check_room(
+    request: GenerationFields, max_model_len: int, num_prompt_tokens: int, refuse_overflow: bool
+) -> None:
+    room = max_model_len - num_prompt_tokens
+    asked = request.max_output_tokens
+    if room < 1:
+        raise PromptTooLong(
+            num_tokens=num_prompt_tokens, max_tokens=max_model_len - 1, max_model_len=max_model_len
+        )
+    if refuse_overflow and asked is not None and asked > room:
+        raise PromptTooLong(
+            num_tokens=num_prompt_tokens,
+            max_tokens=max(0, max_model_len - asked),
+            max_output_tokens=asked,
+            max_model_len=max_model_len,
+            param=request.max_output_tokens_param,
+        )
+
+
+def _clamp_bias(logit_bias: Mapping[str, float] | None) -> dict[int, float] | None:
+    if logit_bias is None:
+        return None
+    clamped = {}
+    for token_id, bias in logit_bias.items():
+        try:
+            number = int(token_id)
+        except ValueError:
+            raise InvalidRequest(
+                "A key of logit_bias is no token id; keys are integers, written as strings.",
+                param="logit_bias",
+            ) from None
+        clamped[number] = min(_MAX_BIAS, max(-_MAX_BIAS, bias))
+    return clamped

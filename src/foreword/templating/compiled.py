@@ -1,0 +1,105 @@
+"""A template's source goes in, a `CompiledTemplate` comes out; it renders within limits.
+
+Rules of this file: a compiled template never changes and is shared between threads. What one
+rendering counts lives in a meter of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Template
+
+from foreword.errors import TemplateFailed
+from foreword.templating.analysis import (
+    detect_content_format,
+    find_variables,
+    has_developer_branch,
+)
+from foreword.templating.environment import ENVIRONMENT, MeteredContext
+from foreword.templating.failures import explain_compile, explain_render
+from foreword.templating.fuel import Meter
+from foreword.templating.limits import DEFAULT_LIMITS, RenderedTemplate, TemplateLimits
+from foreword.templating.rewriting import add_fuel
+from foreword.types import ContentFormat
+
+MAX_SOURCE_CHARS = 1 << 20
+MAX_CACHED_TEMPLATES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTemplate:
+    """A chat template, ready to render.
+
+    `variables` are the names it reads and does not set: what template kwargs it can use.
+    `content_format` says how it wants message content.
+    """
+
+    source: str
+    content_format: ContentFormat
+    variables: frozenset[str]
+    has_developer_branch: bool
+    _template: Template = field(repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return compile_template, (self.source,)
+
+    def render(
+        self,
+        variables: Mapping[str, Any],
+        limits: TemplateLimits = DEFAULT_LIMITS,
+        *,
+        clock: Callable[[], datetime] = datetime.now,
+    ) -> RenderedTemplate:
+        """Render with `variables`, which are read and never changed.
+
+        `clock` is what `strftime_now` reads.
+
+        Raises: TemplateRejected when the template refuses, its data breaks it, or a limit on
+        work or size is passed; DeadlineExceeded past the deadline; TemplateFailed when it needs
+        a filter or test that does not exist.
+        """
+        meter = Meter(limits, clock)
+        context = self._template.new_context(dict(variables))
+        assert isinstance(context, MeteredContext)
+        context.meter = meter
+        pieces: list[str] = []
+        try:
+            for piece in self._template.root_render_func(context):
+                pieces.append(piece)
+                meter.emit(len(piece))
+        except Exception as error:
+            raise explain_render(error) from error
+        return RenderedTemplate(text="".join(pieces), assistant_spans=tuple(meter.spans))
+
+
+@lru_cache(maxsize=MAX_CACHED_TEMPLATES)
+def compile_template(source: str) -> CompiledTemplate:
+    """Compile a chat template, once for each text.
+
+    Raises: TemplateFailed, with the line, for a syntax error or an unknown filter or test.
+    """
+    if len(source) > MAX_SOURCE_CHARS:
+        raise TemplateFailed(
+            reason=f"it has {len(source)} characters; at most {MAX_SOURCE_CHARS} are compiled"
+        )
+    try:
+        tree = ENVIRONMENT.parse(source)
+        content_format = detect_content_format(tree)
+        has_developer = has_developer_branch(tree)
+        # Looking for variables folds constants into the tree, so compiling gets a fresh one.
+        variables = find_variables(add_fuel(tree, ENVIRONMENT))
+        template = ENVIRONMENT.from_string(add_fuel(ENVIRONMENT.parse(source), ENVIRONMENT))
+    except Exception as error:
+        raise explain_compile(error) from error
+    return CompiledTemplate(
+        source=source,
+        content_format=content_format,
+        variables=variables,
+        has_developer_branch=has_developer,
+        _template=template,
+    )

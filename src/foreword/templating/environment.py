@@ -1,0 +1,130 @@
+"""The sandboxed Jinja environment of chat templates; one, shared by all templates.
+
+Rules of this file: the same options, filters, globals and tags as transformers 5.20, whose
+renderings the models were trained on. Nothing of one rendering is kept here: its meter travels
+in its context.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from jinja2 import TemplateError, nodes, pass_context
+from jinja2.ext import Extension
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import generate_lorem_ipsum
+
+from foreword.errors import TemplateRejected
+from foreword.templating.filters import make_filters, make_tests
+from foreword.templating.fuel import Meter
+from foreword.templating.methods import (
+    GUARDED_TYPES,
+    call_method,
+    is_format_method,
+    make_format,
+)
+from foreword.templating.operators import meter_of
+from foreword.templating.rewriting import GENERATION_METHOD, OPERATOR_FILTERS
+
+_MAX_LOREM_WORDS = 100_000
+
+
+class TemplateRaised(TemplateError):
+    """The template itself refused, with `raise_exception`."""
+
+
+class MeteredContext(Context):
+    """A template's variables, with the meter of this rendering."""
+
+    meter: Meter
+
+    def derived(self, locals: dict[str, Any] | None = None) -> MeteredContext:  # noqa: A002
+        context = super().derived(locals)
+        assert isinstance(context, MeteredContext)
+        context.meter = self.meter
+        return context
+
+
+class GenerationTag(Extension):
+    """`{% generation %}`: marks the assistant's own text, and prints it like any other."""
+
+    tags = {"generation"}  # noqa: RUF012 (the type Jinja declares)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        lineno = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        call = self.call_method(GENERATION_METHOD, lineno=lineno)
+        return nodes.CallBlock(call, [], [], body).set_lineno(lineno)
+
+    @pass_context
+    def record_generation(self, context: Context, caller: Any) -> str:
+        """Print the body, which goes straight to the output, and note where it stands."""
+        text: str = caller()
+        meter = meter_of(context)
+        meter.spans.append((meter.num_chars, meter.num_chars + len(text)))
+        return text
+
+    @pass_context
+    def pass_generation(self, context: Context, caller: Any) -> str:
+        """Print the body only: inside a macro or set block its place is not known."""
+        text: str = caller()
+        return text
+
+
+class ChatEnvironment(ImmutableSandboxedEnvironment):
+    """The environment chat templates are compiled and rendered in."""
+
+    context_class = MeteredContext
+
+    def __init__(self) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[GenerationTag, "jinja2.ext.loopcontrols"],
+        )
+        self.filters.update({**make_filters(), **OPERATOR_FILTERS})
+        self.tests.update(make_tests())
+        self.globals["raise_exception"] = _raise_exception
+        self.globals["strftime_now"] = _strftime_now
+        self.globals["lipsum"] = _lipsum
+
+    def wrap_str_format(self, value: Any) -> Any:
+        return make_format(self, value) if is_format_method(value) else None
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+        if type(__obj) is types.BuiltinMethodType and type(__obj.__self__) in GUARDED_TYPES:
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return call_method(__context.meter, __obj, args, kwargs)  # type: ignore[attr-defined]
+        return super().call(__context, __obj, *args, **kwargs)
+
+
+def _raise_exception(message: Any) -> None:
+    raise TemplateRaised(message)
+
+
+@pass_context
+def _strftime_now(context: Context, format: str) -> str:  # noqa: A002 (the name templates may use)
+    meter = meter_of(context)
+    meter.allocate(256 * len(format))
+    return meter.clock().strftime(format)
+
+
+@pass_context
+def _lipsum(
+    context: Context,
+    n: int = 5,
+    html: bool = True,
+    min: int = 20,  # noqa: A002
+    max: int = 100,  # noqa: A002
+) -> str:
+    if n * max > _MAX_LOREM_WORDS:
+        raise TemplateRejected(reason=f"it asks for more than {_MAX_LOREM_WORDS} filler words.")
+    meter_of(context).allocate(n * max * 12)
+    return generate_lorem_ipsum(n, html, min, max)
+
+
+ENVIRONMENT = ChatEnvironment()

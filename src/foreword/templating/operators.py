@@ -1,0 +1,154 @@
+"""The operators that can allocate at a stroke, each measured before it runs.
+
+Rules of this file: each takes the template's context first, as a Jinja filter does, and gives
+exactly what Python's operator gives. A refusal is raised before the memory is taken.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+from jinja2 import pass_context
+from jinja2.runtime import Context, markup_join
+
+from foreword.errors import TemplateRejected
+from foreword.templating.fuel import CHARS_PER_ITEM, CHARS_PER_STEP_BITS, MAX_INT_BITS, Meter
+
+_PERCENT_SPEC = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\d+|\*)?(?:\.(\d+|\*))?")
+_SEQUENCES = (str, bytes, list, tuple)
+
+
+def meter_of(context: Context) -> Meter:
+    """Return the meter that travels in `context`."""
+    meter: Meter = context.meter  # type: ignore[attr-defined]
+    return meter
+
+
+@pass_context
+def tick(context: Context, num_steps: int) -> bool:
+    """Count a turn of a loop, or a call of a macro; always true."""
+    meter = context.meter  # type: ignore[attr-defined]
+    meter.work += num_steps
+    if meter.work >= meter.next_check:
+        meter.check()
+    return True
+
+
+@pass_context
+def measured(context: Context, value: Any) -> Any:
+    """Return `value` unchanged, after counting what writing it out would take."""
+    if type(value) is str:
+        context.meter.work += len(value) >> CHARS_PER_STEP_BITS  # type: ignore[attr-defined]
+    else:
+        context.meter.measure(value)  # type: ignore[attr-defined]
+    return value
+
+
+@pass_context
+def add(context: Context, first: Any, *rest: Any) -> Any:
+    """Return `first + rest[0] + rest[1] …`."""
+    meter = context.meter  # type: ignore[attr-defined]
+    num_chars = 0
+    if type(first) is str:
+        for value in rest:
+            if type(value) is not str:
+                break
+            num_chars += len(value)
+        else:
+            meter.allocate(num_chars + len(first))
+            return first + "".join(rest)
+    total = first
+    for value in rest:
+        if isinstance(total, _SEQUENCES) and isinstance(value, _SEQUENCES):
+            meter.allocate(_num_chars(total) + _num_chars(value))
+        total = total + value
+    return total
+
+
+@pass_context
+def add_measured(context: Context, first: Any, *rest: Any) -> Any:
+    """Return the sum as `add` does, measured for printing."""
+    total = add(context, first, *rest)
+    if type(total) is not str:
+        context.meter.measure(total)  # type: ignore[attr-defined]
+    return total
+
+
+@pass_context
+def concatenate(context: Context, *values: Any) -> str:
+    """Return `values[0] ~ values[1] …`."""
+    meter = meter_of(context)
+    meter.allocate(sum([meter.measure(value) for value in values]))
+    if context.eval_ctx.autoescape:
+        return markup_join(values)
+    return "".join([str(value) for value in values])
+
+
+@pass_context
+def multiply(context: Context, left: Any, right: Any) -> Any:
+    """Return `left * right`."""
+    meter = meter_of(context)
+    if isinstance(left, int) and isinstance(right, int):
+        _check_bits(meter, left.bit_length() + right.bit_length())
+    else:
+        for sequence, times in ((left, right), (right, left)):
+            if isinstance(sequence, _SEQUENCES) and isinstance(times, int):
+                meter.allocate(_num_chars(sequence) * max(times, 0))
+    return left * right
+
+
+@pass_context
+def power(context: Context, left: Any, right: Any) -> Any:
+    """Return `left ** right`."""
+    if isinstance(left, int) and isinstance(right, int) and right > 0:
+        _check_bits(meter_of(context), left.bit_length() * right)
+    return left**right
+
+
+@pass_context
+def modulo(context: Context, left: Any, right: Any) -> Any:
+    """Return `left % right`: a remainder, or printf-style formatting."""
+    if isinstance(left, str | bytes):
+        check_percent(meter_of(context), left, right)
+    return operator.mod(left, right)
+
+
+def check_percent(meter: Meter, template: str | bytes, values: Any) -> None:
+    """Count what `template % values` will make: widths, and every value it prints."""
+    text = template if isinstance(template, str) else template.decode("latin-1")
+    specs = _PERCENT_SPEC.findall(text)
+    items = values if isinstance(values, tuple) else (values,)
+    star = max((abs(item) for item in items if isinstance(item, int)), default=0)
+    widths = [star if width == "*" else _to_int(meter, width) for spec in specs for width in spec]
+    # A tuple's values are printed once each; a mapping's, once for every place that names one.
+    times = 1 if isinstance(values, tuple) else max(1, len(specs))
+    meter.allocate(len(text) + sum(widths) + meter.measure(values) * times)
+
+
+def check_width(meter: Meter, spec: str) -> None:
+    """Count the width and precision that a format specification names."""
+    for digits in re.findall(r"\d+", spec):
+        meter.allocate(_to_int(meter, digits))
+
+
+def _to_int(meter: Meter, digits: str) -> int:
+    if len(digits) > 18:
+        meter.refuse_size(10**18)
+    return int(digits or 0)
+
+
+def _num_chars(value: Any) -> int:
+    if isinstance(value, str | bytes):
+        return len(value)
+    return len(value) * CHARS_PER_ITEM
+
+
+def _check_bits(meter: Meter, num_bits: int) -> None:
+    if num_bits > MAX_INT_BITS:
+        raise TemplateRejected(
+            reason=f"it computes an integer of more than {MAX_INT_BITS} bits.",
+            details={"limit": "max_int_bits", "max_int_bits": MAX_INT_BITS},
+        )
+    meter.spend(num_bits >> 8)

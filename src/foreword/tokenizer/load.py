@@ -1,0 +1,163 @@
+"""From a model's assets to its tokenizer: which mode, which truncation side, loaded once.
+
+Rules of this file: everything a decision depends on is an argument and part of the cache key.
+The key of a loaded tokenizer is its content, so two names for the same files share it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from foreword.errors import InvalidRequest
+from foreword.tokenizer.registry import TOKENIZER_REGISTRY, TokenizerRegistry
+from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
+
+_SIDE_BY_RUNNER: dict[str, Side] = {"generate": "left", "draft": "left", "pooling": "right"}
+_MISTRAL_WEIGHTS = "consolidated*.safetensors"
+_MISTRAL_VOCABULARIES = ("tekken.json", "tokenizer.model.v*")
+_MAX_TOKENIZERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedTokenizer:
+    """What `auto` means for one model: the mode, and the side an unsaid truncation removes."""
+
+    mode: str
+    truncation_side: Side
+
+
+def resolve_tokenizer_args(
+    assets: ModelAssets,
+    *,
+    runner_type: RunnerType = "generate",
+    mode: str = "auto",
+    truncation_side: Side | None = None,
+) -> ResolvedTokenizer:
+    """Decide the tokenizer mode and the default truncation side; cached by every argument.
+
+    The side is left for generate and draft, right for pooling. `auto` is `mistral` for a
+    repository with Mistral's own weights and vocabulary, else `hf`.
+
+    Raises: `InvalidRequest` for a runner or side that is none.
+    Source: vLLM 0.33 `resolve_tokenizer_args`; downloads happen in `assets` here.
+    """
+    return _resolve(
+        assets.name, assets.revision, assets.file_names, runner_type, mode, truncation_side
+    )
+
+
+@lru_cache(maxsize=128)
+def _resolve(
+    name: str,
+    revision: str | None,
+    file_names: frozenset[str],
+    runner_type: str,
+    mode: str,
+    truncation_side: Side | None,
+) -> ResolvedTokenizer:
+    if runner_type not in _SIDE_BY_RUNNER:
+        raise InvalidRequest(
+            f"runner is {runner_type!r}; it must be one of {', '.join(_SIDE_BY_RUNNER)}.",
+            param="runner",
+        )
+    if truncation_side not in (None, "left", "right"):
+        raise InvalidRequest(
+            f"truncation_side is {truncation_side!r}; it must be 'left', 'right', or not given.",
+            param="truncation_side",
+        )
+    if mode == "auto":
+        mode = "mistral" if _is_mistral(file_names) else "hf"
+    return ResolvedTokenizer(
+        mode=mode, truncation_side=truncation_side or _SIDE_BY_RUNNER[runner_type]
+    )
+
+
+def _is_mistral(file_names: Iterable[str]) -> bool:
+    names = tuple(file_names)
+    has_weights = any(fnmatchcase(name, _MISTRAL_WEIGHTS) for name in names)
+    return has_weights and any(
+        fnmatchcase(name, pattern) for name in names for pattern in _MISTRAL_VOCABULARIES
+    )
+
+
+def get_tokenizer(
+    assets: ModelAssets,
+    *,
+    runner_type: RunnerType = "generate",
+    mode: str = "auto",
+    truncation_side: Side | None = None,
+    model_vocab_size: int | None = None,
+    registry: TokenizerRegistry = TOKENIZER_REGISTRY,
+) -> Tokenizer:
+    """Load the tokenizer of `assets`, or return the one already loaded from the same content.
+
+    `model_vocab_size` is the model's own row count (config.json's `vocab_size`); ids up to it
+    count as valid.
+
+    Raises: `AssetsInvalid` naming the file; `UnsupportedFeature` for a mode that is not built.
+    """
+    resolved = resolve_tokenizer_args(
+        assets, runner_type=runner_type, mode=mode, truncation_side=truncation_side
+    )
+    order = _Order(assets, resolved, model_vocab_size, registry)
+    tokenizer = _load(order)
+    order.assets = None
+    return tokenizer
+
+
+class _Order:
+    """A cache key that carries what to load until it is loaded; equal by content."""
+
+    __slots__ = ("assets", "key", "model_vocab_size", "registry", "resolved")
+
+    def __init__(
+        self,
+        assets: ModelAssets,
+        resolved: ResolvedTokenizer,
+        model_vocab_size: int | None,
+        registry: TokenizerRegistry,
+    ) -> None:
+        self.assets: ModelAssets | None = assets
+        self.resolved = resolved
+        self.model_vocab_size = model_vocab_size
+        self.registry = registry
+        self.key = (_content_digest(assets), resolved, model_vocab_size, id(registry))
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Order) and self.key == other.key
+
+
+@lru_cache(maxsize=_MAX_TOKENIZERS)
+def _load(order: _Order) -> Tokenizer:
+    assert order.assets is not None, "an order is dropped from its assets only after loading"
+    tokenizer_class = order.registry.load_tokenizer_class(order.resolved.mode)
+    return tokenizer_class.from_assets(
+        order.assets,
+        mode=order.resolved.mode,
+        truncation_side=order.resolved.truncation_side,
+        model_vocab_size=order.model_vocab_size,
+    )
+
+
+def _content_digest(assets: ModelAssets) -> bytes:
+    digest = hashlib.sha256(assets.tokenizer_json or b"-")
+    parts = (
+        assets.tokenizer_config,
+        assets.special_tokens_map,
+        assets.config,
+        assets.do_lower_case,
+        sorted(assets.file_names),
+    )
+    # The standard json: model_max_length is often an integer far beyond 64 bits.
+    digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
+    if assets.tokenizer_json is None:
+        digest.update(f"{assets.name}@{assets.revision}".encode())
+    return digest.digest()

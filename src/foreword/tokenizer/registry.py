@@ -1,0 +1,115 @@
+"""Tokenizer modes: a mode's name enters, the class that loads it leaves.
+
+Rules of this file: a class is imported when it is asked for, never before. A mode that is known
+but not built says what it needs; it is not in the table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+from foreword.errors import AssetsInvalid, InvalidRequest, UnsupportedFeature
+from foreword.types import ModelAssets, Side, Tokenizer
+
+_BUILT = {"hf": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer")}
+
+_OWN_FORMAT = "needs the model's own chat format, which this version does not have yet"
+_TOKENIZER_IS_HF = (
+    "its tokens are those of mode 'hf', but it " + _OWN_FORMAT + "; use 'hf' for plain completions"
+)
+_GONE = "vLLM 0.33 no longer has this mode; use 'hf' with the model's tokenizer.json"
+
+NOT_BUILT: Mapping[str, str] = {
+    "mistral": "needs the mistral-common rules over tekken.json or tokenizer.model.v*, which this"
+    " version does not have yet; use 'hf' with a tokenizer.json",
+    "deepseek_v32": _TOKENIZER_IS_HF,
+    "deepseek_v4": _TOKENIZER_IS_HF,
+    "deepseek_v41": _TOKENIZER_IS_HF,
+    "gpt_oss": "is not a tokenizer mode of vLLM 0.33; use 'hf' (the chat format follows from the"
+    " configuration's model_type)",
+    "kimi_k3": _TOKENIZER_IS_HF,
+    "kimi_audio": "needs a tiktoken vocabulary and the model's own special-token table, which"
+    " this version does not read yet",
+    "cohere": _TOKENIZER_IS_HF,
+    "inkling": _TOKENIZER_IS_HF,
+    "grok2": _GONE,
+    "qwen_vl": _GONE,
+    "alpamayo2_super": "needs trajectory tokens appended to the vocabulary as the model's"
+    " configuration says, which this version does not do yet",
+}
+"""Modes by name that this version does not load, and what each of them needs."""
+
+
+class TokenizerClass(Protocol):
+    """What a mode's class offers: assets in, a tokenizer that never changes out."""
+
+    @classmethod
+    def from_assets(
+        cls,
+        assets: ModelAssets,
+        *,
+        mode: str,
+        truncation_side: Side,
+        model_vocab_size: int | None,
+    ) -> Tokenizer: ...
+
+
+class TokenizerRegistry:
+    """Mode → (module, class)."""
+
+    def __init__(self, rows: Mapping[str, tuple[str, str]] | None = None) -> None:
+        self._rows: dict[str, tuple[str, str]] = dict(rows or {})
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The modes that load, sorted."""
+        return tuple(sorted(self._rows))
+
+    def register(self, mode: str, module: str, class_name: str) -> None:
+        """Make `mode` load `class_name` of `module`; a second registration warns and wins."""
+        if mode in self._rows:
+            old = ".".join(self._rows[mode])
+            warnings.warn(
+                f"tokenizer mode {mode!r} was {old} and is now {module}.{class_name}",
+                stacklevel=2,
+            )
+        self._rows[mode] = (module, class_name)
+
+    def load_tokenizer_class(self, mode: str) -> type[TokenizerClass]:
+        """Import and return the class of `mode`.
+
+        Raises: `UnsupportedFeature` for a known mode that is not built, `InvalidRequest` for an
+        unknown one, `AssetsInvalid` when a registered class cannot be imported.
+        """
+        if mode not in self._rows:
+            raise self._refusal(mode)
+        module, class_name = self._rows[mode]
+        try:
+            loaded: Any = getattr(importlib.import_module(module), class_name)
+        except (ImportError, AttributeError) as error:
+            raise AssetsInvalid(
+                file=f"tokenizer mode {mode!r}",
+                problem=f"{module}.{class_name} cannot be imported ({error}).",
+                remedy="Install what it needs, or choose another mode.",
+            ) from error
+        return cast("type[TokenizerClass]", loaded)
+
+    def _refusal(self, mode: str) -> Exception:
+        if mode in NOT_BUILT:
+            return UnsupportedFeature(
+                feature=f"tokenizer mode {mode!r}",
+                remedy=f"It {NOT_BUILT[mode]}.",
+                param="tokenizer_mode",
+            )
+        return InvalidRequest(
+            f"tokenizer mode {mode!r} is unknown. Modes that load: auto, {', '.join(self.modes)};"
+            f" known but not built: {', '.join(sorted(NOT_BUILT))}.",
+            param="tokenizer_mode",
+        )
+
+
+TOKENIZER_REGISTRY = TokenizerRegistry(_BUILT)
+"""The registry everything uses unless another is passed."""

@@ -1,0 +1,33 @@
+"""Proofs: where a text may be cut so that the ids of its pieces are the ids of the whole.
+
+What enters: the bytes of a `tokenizer.json` (`prove`), then texts. What leaves: cuts.
+
+Rules of this package: pure; proved from the file or refused with a reason; nothing remembered.
+Reading order: contexts, patterns, normalizers, pretokenizers, vocabulary, added_tokens, rules,
+prove, cuts.
+"""
+
+from foreword.tokenizer.segments.cuts import (
+    iterate_cuts,
+    iterate_cuts_backwards,
+    next_cut,
+    next_token_cut,
+    previous_cut,
+    previous_token_cut,
+    stable_prefix,
+)
+from foreword.tokenizer.segments.prove import prove
+from foreword.tokenizer.segments.rules import CutKind, CutRules
+
+__all__ = [
+    "CutKind",
+    "CutRules",
+    "iterate_cuts",
+    "iterate_cuts_backwards",
+    "next_cut",
+    "next_token_cut",
+    "previous_cut",
+    "previous_token_cut",
+    "prove",
+    "stable_prefix",
+]
