@@ -13,8 +13,7 @@ from foreword.types import (
     RenderedText,
     TokenSequence,
 )
-
-__version__ = "0.1.0"
+from foreword.version import __version__
 
 __all__ = [
     "ChatParams",
@@ -30,5 +29,6 @@ __all__ = [
     "TokenSequence",
     "TokenizeParams",
     "Trace",
+    "__version__",
     "load",
 ]

@@ -165,10 +165,10 @@ class Renderer:
         return DetokenizeResponse(prompt=self.tokenizer.decode(tokens.token_ids))
 
     def trace(self, request: Body, *, kind: Kind | None = None, prompt_index: int = 0) -> Trace:
-        """Render one prompt and keep every station; its tokens are counted in full."""
+        """Render one prompt and keep every station; tokens are counted in full, with offsets."""
         if (kind or kind_of(request)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
-            return self._chat_line(chat, count_in_full=True)
+            return self._chat_line(chat, count_in_full=True, with_offsets=True)
         completion = self.decode(request, CompletionRequest)
         if not 0 <= prompt_index < completion.num_prompts:
             raise InvalidRequest(
@@ -177,7 +177,7 @@ class Renderer:
                 param="prompt",
             )
         prompt = completion.prompts[prompt_index]
-        return self._prompt_line(prompt, completion, count_in_full=True)
+        return self._prompt_line(prompt, completion, count_in_full=True, with_offsets=True)
 
     # -- the stations -------------------------------------------------------------------------
 
@@ -280,7 +280,12 @@ class Renderer:
     # -- the line -----------------------------------------------------------------------------
 
     def _chat_line(
-        self, request: ChatBody, *, count_in_full: bool = False, may_be_empty: bool = False
+        self,
+        request: ChatBody,
+        *,
+        count_in_full: bool = False,
+        with_offsets: bool = False,
+        may_be_empty: bool = False,
     ) -> Trace:
         arrival_time, laps = time.time(), _Laps()
         params = self._tokenize_params(request)
@@ -298,7 +303,7 @@ class Renderer:
         tokens = self.to_tokens(
             rendered,
             params,
-            with_offsets=with_mask,
+            with_offsets=with_mask or with_offsets,
             count_in_full=count_in_full,
             scope=salt or "",
         )
@@ -324,13 +329,24 @@ class Renderer:
         return [self._prompt_line(prompt, request) for prompt in request.prompts]
 
     def _prompt_line(
-        self, prompt: Prompt, request: PromptBody, *, count_in_full: bool = False
+        self,
+        prompt: Prompt,
+        request: PromptBody,
+        *,
+        count_in_full: bool = False,
+        with_offsets: bool = False,
     ) -> Trace:
         arrival_time, laps = time.time(), _Laps()
         params, salt, param = self._tokenize_params(request), request.cache_salt, _param(request)
         if isinstance(prompt, str):
             rendered = RenderedText(text=prompt)
-            tokens = self.to_tokens(rendered, params, count_in_full=count_in_full, scope=salt or "")
+            tokens = self.to_tokens(
+                rendered,
+                params,
+                with_offsets=with_offsets,
+                count_in_full=count_in_full,
+                scope=salt or "",
+            )
         else:
             rendered = None
             tokens = tokenize_ids(prompt, self.tokenizer.info, param=param)

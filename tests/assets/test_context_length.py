@@ -157,6 +157,11 @@ CONFIGS: dict[str, tuple[dict[str, Any], int]] = {
         32768,
     ),
     "gpt2: n_positions": ({"model_type": "gpt2", "n_positions": 1024}, 1024),
+    "gpt2: n_positions above its class's": ({"model_type": "gpt2", "n_positions": 2048}, 2048),
+    "llama: a larger foreign key does not lift its class's": (
+        {"model_type": "llama", "n_positions": 8192},
+        2048,
+    ),
     "mpt: max_seq_len": ({"model_type": "mpt", "max_seq_len": 8192}, 8192),
     "chatglm: seq_length": ({"model_type": "chatglm", "seq_length": 131072}, 131072),
     "whisper: max_target_positions": ({"model_type": "whisper", "max_target_positions": 448}, 448),

@@ -116,6 +116,13 @@ def test_the_processors_template_speaks_without_tools(tmp_path: Path) -> None:
     assert "with tools" in found.warnings[0]
 
 
+def test_a_legacy_file_beside_additional_templates_is_ignored(tmp_path: Path) -> None:
+    files = {"chat_template.json": as_json("legacy"), "additional_chat_templates/rag.jinja": "R"}
+    found = find(tmp_path, files={"chat_template.jinja": "A", **files, **PROCESSOR})
+    assert found.sources == {"default": "A", "rag": "R"}
+    assert "not used" in found.warnings[0]
+
+
 def test_a_legacy_file_without_a_processor_is_ignored(tmp_path: Path) -> None:
     found = find(tmp_path, "tokenizer", {"chat_template.json": as_json("other")})
     assert found.sources == {"default": "tokenizer"}

@@ -143,6 +143,13 @@ def test_config_json_comes_before_params_json(tmp_path: Path) -> None:
         ),
         (
             {
+                "sentence_bert_config.json": {"do_lower_case": True},
+                "sentence_roberta_config.json": {"max_seq_length": 8, "do_lower_case": True},
+            },
+            (False, None),
+        ),
+        (
+            {
                 "sentence_bert_config.json": {"max_seq_length": 16},
                 "sentence_roberta_config.json": {"max_seq_length": 8, "do_lower_case": True},
             },

@@ -15,11 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import foreword
 from foreword.assets.context_length import model_type, model_vocab_size, text_config
 from foreword.assets.files import TOKENIZER_FILE_PATTERNS
 from foreword.errors import AssetsInvalid
 from foreword.types import ModelAssets
+from foreword.version import __version__
 
 _FORMAT = 1
 # Where the tokenizer came from, or what is told apart elsewhere. Every other key may matter.
@@ -103,7 +103,7 @@ def _model_facts(assets: ModelAssets) -> dict[str, Any]:
 
 def _versions() -> dict[str, str]:
     return {
-        "foreword": foreword.__version__,
+        "foreword": __version__,
         "jinja2": version("jinja2"),
         "tokenizers": version("tokenizers"),
     }
