@@ -44,7 +44,12 @@ def check_source(name: str, source: str, *, is_strict: bool) -> Iterator[Finding
             yield finding
     if not is_strict:
         return
-    for node in ast.walk(ast.parse(source, filename=name)):
+    try:
+        tree = ast.parse(source, filename=name)
+    except SyntaxError as error:
+        yield Finding(True, f"{name}:{error.lineno}: is not Python: {error.msg}")
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             num_lines = (node.end_lineno or node.lineno) - node.lineno + 1
             yield from judge(f"{name}:{node.lineno} {node.name}()", num_lines, FUNCTION_LINES)

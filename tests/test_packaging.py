@@ -6,15 +6,18 @@ import datetime
 import importlib.util
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from tokenizers import Tokenizer
 
+import foreword
 from foreword.demo import DEMO_REQUEST, model_folder
 from foreword.errors import TemplateRejected
 from foreword.stages.template import render_conversation
@@ -40,6 +43,13 @@ def load_script(name: str) -> ModuleType:
 
 def model_json(name: str) -> dict:
     return json.loads((Path(model_folder()) / name).read_text(encoding="utf-8"))
+
+
+def test_version_is_the_same_in_the_package_and_its_metadata():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (
+        runpy.run_path(str(ROOT / "src/foreword/version.py"))["__version__"] == declared["version"]
+    )
 
 
 # ---------------------------------------------------------------------------------------------
@@ -181,6 +191,15 @@ def test_demo_template_says_why_it_refuses(roles, reason):
         render([{"role": role, "content": "a"} for role in roles])
 
 
+def test_demo_request_passes_along_the_whole_line():
+    trace = foreword.load(model_folder()).trace(DEMO_REQUEST)
+    reference = Tokenizer.from_file(str(Path(model_folder()) / "tokenizer.json"))
+    expected = reference.encode(trace.rendered.text, add_special_tokens=False).ids
+    assert list(trace.engine_input.token_ids) == expected
+    assert trace.rendered.text.endswith("<|im_start|>assistant\n")
+    assert trace.engine_input.num_truncated == 0
+
+
 # ---------------------------------------------------------------------------------------------
 # Sizes.
 
@@ -213,6 +232,12 @@ def test_function_limits(num_lines, fails):
     assert [finding.fails for finding in findings] == fails
     assert all(f"a.py:2 f(): {num_lines} lines" in finding.sentence for finding in findings)
     assert list(check("a.py", source, is_strict=False)) == []
+
+
+def test_a_file_that_is_not_python_is_a_finding():
+    findings = list(load_script("check_sizes").check_source("a.py", "def f(:\n", is_strict=True))
+    assert [finding.fails for finding in findings] == [True]
+    assert findings[0].sentence.startswith("a.py:1: is not Python")
 
 
 # ---------------------------------------------------------------------------------------------
