@@ -2,8 +2,10 @@
 
 from foreword.errors import ForewordError
 from foreword.loader import load
+from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
-from foreword.renderer import Renderer, RendererOptions, Trace
+from foreword.renderer import Renderer
+from foreword.trace import Trace
 from foreword.types import (
     Conversation,
     EngineInput,

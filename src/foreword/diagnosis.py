@@ -18,8 +18,9 @@ import msgspec
 from foreword.errors import ForewordError
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
-from foreword.renderer import Renderer, Trace
+from foreword.renderer import Renderer
 from foreword.stages.template import unused_kwargs
+from foreword.trace import Trace
 from foreword.types import Conversation
 
 MAX_PARTS = 200

@@ -12,7 +12,8 @@ from typing import Any
 from foreword.assets.context_length import explain_max_model_len, model_vocab_size
 from foreword.assets.fingerprint import fingerprint
 from foreword.assets.load import load_assets
-from foreword.renderer import Renderer, RendererOptions
+from foreword.options import RendererOptions
+from foreword.renderer import Renderer
 from foreword.sampling import default_sampling_params
 from foreword.templating import DEFAULT_LIMITS, TemplateLimits
 from foreword.tokenizer.load import get_tokenizer

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from foreword.engines.vllm_generate import GenerateRequest, generate_request
 from foreword.errors import InvalidRequest, UnknownModel
+from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
@@ -33,64 +34,22 @@ from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
 from foreword.stages.template import render_conversation, select_template
 from foreword.stages.tokenization import tokenize_ids, tokenize_text
-from foreword.templating import DEFAULT_LIMITS, CompiledTemplate, TemplateLimits, compile_template
+from foreword.templating import CompiledTemplate, compile_template
+from foreword.trace import Kind, Laps, Trace
 from foreword.types import (
     Conversation,
     EngineInput,
     ModelAssets,
     RenderedChat,
     RenderedText,
-    RunnerType,
     Tokenizer,
     TokenSequence,
 )
 
-Kind = Literal["chat", "completion"]
 Body: TypeAlias = Mapping[str, Any] | bytes | str
 ChatBody: TypeAlias = ChatCompletionRequest | TokenizeRequest | PoolingRequest
 PromptBody: TypeAlias = CompletionRequest | PoolingRequest
 RequestT = TypeVar("RequestT")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RendererOptions:
-    """What the operator decided for one model."""
-
-    max_model_len: int
-    runner: RunnerType = "generate"
-    served_model_names: tuple[str, ...] = ()
-    """Names a request may use for this model, the first of them its own; empty accepts any."""
-    chat_template: str | None = None
-    """A template's name or source that replaces the model's own."""
-    content_format: Literal["auto", "string", "openai"] = "auto"
-    default_chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    trust_request_chat_template: bool = False
-    exclude_tools_when_tool_choice_none: bool = False
-    sampling_defaults: Mapping[str, Any] = field(default_factory=dict)
-    """As `sampling.default_sampling_params` gives them."""
-    max_new_tokens: int | None = None
-    """A ceiling for the output of every request."""
-    refuse_overflow: bool = False
-    """Refuse a `max_tokens` that does not fit beside the prompt, instead of lowering it."""
-    max_body_bytes: int | None = 32 * 2**20
-    template_limits: TemplateLimits = DEFAULT_LIMITS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
-    """Every station of one prompt, in order; None where it joined the line later.
-
-    `seconds` holds the duration of each stage by name.
-    """
-
-    kind: Kind
-    params: TokenizeParams
-    template: CompiledTemplate | None = None
-    conversation: Conversation | None = None
-    rendered: RenderedText | None = None
-    tokens: TokenSequence
-    engine_input: EngineInput
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class Renderer:
@@ -260,9 +219,9 @@ class Renderer:
             engine_input = replace(engine_input, offsets=None)
         if not params.needs_detokenization:
             return engine_input
-        was_changed = rendered is None or engine_input.num_truncated
-        text = self.tokenizer.decode(engine_input.token_ids) if was_changed else rendered.text
-        return replace(engine_input, prompt=text)
+        if rendered is not None and not engine_input.num_truncated:
+            return replace(engine_input, prompt=rendered.text)
+        return replace(engine_input, prompt=self.tokenizer.decode(engine_input.token_ids))
 
     def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate:
         """Return the compiled template a request is rendered with.
@@ -287,7 +246,7 @@ class Renderer:
         with_offsets: bool = False,
         may_be_empty: bool = False,
     ) -> Trace:
-        arrival_time, laps = time.time(), _Laps()
+        arrival_time, laps = time.time(), Laps()
         params = self._tokenize_params(request)
         chat_params = request.chat_params(
             trust_request_template=self.options.trust_request_chat_template
@@ -336,7 +295,7 @@ class Renderer:
         count_in_full: bool = False,
         with_offsets: bool = False,
     ) -> Trace:
-        arrival_time, laps = time.time(), _Laps()
+        arrival_time, laps = time.time(), Laps()
         params, salt, param = self._tokenize_params(request), request.cache_salt, _param(request)
         if isinstance(prompt, str):
             rendered = RenderedText(text=prompt)
@@ -399,18 +358,6 @@ class Renderer:
             index=index,
             default_chat_template_kwargs=options.default_chat_template_kwargs,
         )
-
-
-class _Laps:
-    """Durations of consecutive stages, in seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name], self._last = now - self._last, now
 
 
 class _KindProbe(msgspec.Struct):

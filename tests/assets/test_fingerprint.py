@@ -74,7 +74,7 @@ def test_every_setting_counts(change: dict[str, Any]) -> None:
 def test_every_version_counts(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     before = of()
     if package == "foreword":
-        monkeypatch.setattr("foreword.__version__", "99")
+        monkeypatch.setattr("foreword.assets.fingerprint.__version__", "99")
     else:
         real = module.version
         monkeypatch.setattr(module, "version", lambda p: "99" if p == package else real(p))

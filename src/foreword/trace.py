@@ -1,0 +1,46 @@
+"""One request's way down the line, kept: every station's value, and how long each stage took.
+
+Rules of this file: values only; what a person makes of them is `diagnosis`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from foreword.params import TokenizeParams
+from foreword.templating import CompiledTemplate
+from foreword.types import Conversation, EngineInput, RenderedText, TokenSequence
+
+Kind = Literal["chat", "completion"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """Every station of one prompt, in order; None where it joined the line later.
+
+    `seconds` holds the duration of each stage by name.
+    """
+
+    kind: Kind
+    params: TokenizeParams
+    template: CompiledTemplate | None = None
+    conversation: Conversation | None = None
+    rendered: RenderedText | None = None
+    tokens: TokenSequence
+    engine_input: EngineInput
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Laps:
+    """Durations of consecutive stages, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name], self._last = now - self._last, now
