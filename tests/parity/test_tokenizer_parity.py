@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from foreword.tokenizer import class_table
+from foreword.tokenizer.declared_class import engine_class
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.types import ModelAssets
 
@@ -157,6 +160,8 @@ def differences(folder: Path) -> list[str]:
         if mine != other:
             found.append(f"{what}: {mine!r:.300} != {other!r:.300}")
 
+    taken = engine_class(read(folder, "config.json"), read(folder, "tokenizer_config.json"))
+    compare("class", taken, type(theirs).__name__)
     info = ours.info
     compare("vocab_size", info.vocab_size, len(theirs))
     compare("special_tokens", info.special_tokens, theirs.special_tokens_map)
@@ -199,3 +204,33 @@ def test_altered_configurations_agree_with_transformers(variant: Any, tmp_path: 
         DATA / "tokenizers" / name, tmp_path, config=config, tokenizer_config=tokenizer_config
     )
     assert differences(folder) == []
+
+
+def test_the_table_of_classes_is_transformers_own() -> None:
+    from transformers.models.auto import tokenization_auto as auto
+
+    theirs = {
+        model_type: name.removesuffix("Fast")
+        for model_type, name in auto.TOKENIZER_MAPPING_NAMES.items()
+        if name
+    }
+    assert theirs == class_table.CLASS_BY_MODEL_TYPE
+    misdeclared = frozenset(auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS)
+    assert misdeclared == class_table.MISDECLARED_IN_TRANSFORMERS
+
+
+@pytest.mark.parametrize("name", sorted(class_table.MODEL_OF_CLASS))
+def test_a_classes_model_and_default_special_tokens(name: str) -> None:
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    found = tokenizer_class_from_name(name)
+    model = found.model.__name__ if found.model else ""
+    assert model == class_table.MODEL_OF_CLASS[name]
+    # A class without parameters of its own takes those of the class it extends.
+    defaults: dict[str, str] = {}
+    for ancestor in reversed(found.__mro__):
+        if issubclass(ancestor, transformers.TokenizersBackend) and "__init__" in vars(ancestor):
+            for parameter in inspect.signature(ancestor.__init__).parameters.values():
+                if parameter.name.endswith("_token") and isinstance(parameter.default, str):
+                    defaults[parameter.name] = parameter.default
+    assert class_table.DEFAULT_SPECIAL_TOKENS[name] == defaults

@@ -63,7 +63,7 @@ def test_resolving_is_cached_by_every_argument() -> None:
 
 
 def test_an_unknown_runner_or_side_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="'train'.*generate, draft, pooling"):
+    with pytest.raises(InvalidRequest, match=r"'train'.*generate, draft, pooling"):
         resolve_tokenizer_args(with_files(), runner_type=cast("Any", "train"))
     with pytest.raises(InvalidRequest, match="'middle'"):
         resolve_tokenizer_args(with_files(), truncation_side=cast("Any", "middle"))

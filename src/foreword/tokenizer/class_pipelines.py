@@ -52,6 +52,7 @@ class Pipeline:
     pre_tokenizer: Section | None
     decoder: Section | None = None
     post_processor: Section | None = None
+    byte_fallback: bool = False
 
 
 def built_pipeline(
@@ -139,6 +140,7 @@ def _llama(config: Mapping[str, Any]) -> Pipeline:
             "split": False,
         },
         decoder={"type": "Sequence", "decoders": decoders},
+        byte_fallback=True,
     )
 
 
@@ -151,6 +153,7 @@ def _gemma() -> Pipeline:
             "behavior": "MergedWithPrevious",
             "invert": False,
         },
+        byte_fallback=True,
     )
 
 

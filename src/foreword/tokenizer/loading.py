@@ -7,7 +7,7 @@ tokens. Everything that could change the tokenizer happens here, before anyone e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from tokenizers import Tokenizer
@@ -80,31 +80,43 @@ def build_tokenizer(
         tokenizer.encode_special_tokens = True
     file = _as_run(file, tokenizer, choice.sections)
     vocab = tokenizer.get_vocab(with_added_tokens=True)
-    prefix, suffix = count_special(tokenizer)
-    info = TokenizerInfo(
-        mode=mode,
-        vocab_size=len(vocab),
-        max_token_id=max(max(vocab.values()), (model_vocab_size or 0) - 1),
-        max_chars_per_token=max(map(len, vocab)),
-        char_gate_gap=char_gate_gap(tokenizer, file, vocab.keys()),
-        truncation_side=truncation_side,
-        special_tokens=tokens.by_role,
-        all_special_ids=frozenset(vocab[text] for text in tokens.texts),
-        all_special_tokens=tokens.texts,
-        bos_token_id=vocab.get(tokens.by_role.get("bos_token", "")),
-        eos_token_id=vocab.get(tokens.by_role.get("eos_token", "")),
-        pad_token_id=vocab.get(tokens.by_role.get("pad_token", "")),
-        num_prefix_special=prefix,
-        num_suffix_special=suffix,
-        do_lower_case=assets.do_lower_case,
-    )
+    info = _describe(tokenizer, file, tokens, vocab)
     return BuiltTokenizer(
         tokenizer=tokenizer,
         file=file,
-        info=info,
+        info=replace(
+            info,
+            mode=mode,
+            max_token_id=max(info.max_token_id, (model_vocab_size or 0) - 1),
+            truncation_side=truncation_side,
+            do_lower_case=assets.do_lower_case,
+        ),
         warnings=choice.warnings + _id_warnings(tokens, vocab),
         cleans_up_spaces=bool(config.get("clean_up_tokenization_spaces"))
         and file.model.type != "BPE",
+    )
+
+
+def _describe(
+    tokenizer: Tokenizer, file: TokenizerFile, tokens: SpecialTokens, vocab: dict[str, int]
+) -> TokenizerInfo:
+    prefix, suffix = count_special(tokenizer)
+    roles = tokens.by_role
+    return TokenizerInfo(
+        mode="hf",
+        vocab_size=len(vocab),
+        max_token_id=max(vocab.values()),
+        max_chars_per_token=max(map(len, vocab)),
+        char_gate_gap=char_gate_gap(tokenizer, file, vocab.keys()),
+        truncation_side="left",
+        special_tokens=roles,
+        all_special_ids=frozenset(vocab[text] for text in tokens.texts),
+        all_special_tokens=tokens.texts,
+        bos_token_id=vocab.get(roles.get("bos_token", "")),
+        eos_token_id=vocab.get(roles.get("eos_token", "")),
+        pad_token_id=vocab.get(roles.get("pad_token", "")),
+        num_prefix_special=prefix,
+        num_suffix_special=suffix,
     )
 
 

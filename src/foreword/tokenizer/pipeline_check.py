@@ -108,16 +108,20 @@ def _compare(
     model = MODEL_OF_CLASS.get(class_name, "")
     if model and model != file.model.type:
         return {}, f"builds a {model} model where tokenizer.json holds {file.model.type}"
+    if file.model.ignore_merges:
+        return {}, "merges every word, where tokenizer.json takes known words whole (ignore_merges)"
     built = built_pipeline(class_name, file, tokenizer_config)
     if built is None:
         return {}, ""
     ours = _steps(file.normalizer), _steps(file.pre_tokenizer)
     theirs = _steps(built.normalizer), _steps(built.pre_tokenizer)
+    if _neutral(ours) != _neutral(theirs):
+        return {}, "builds another normalizer or pre-tokenizer than tokenizer.json holds"
+    if bool(file.model.byte_fallback) != built.byte_fallback:
+        return {}, "treats unknown characters in another way (byte_fallback)"
     if ours == theirs:
         return _post_processor(built), ""
-    if _same_but_configured(ours, theirs):
-        return {**_as_sections(built), **_post_processor(built)}, ""
-    return {}, "builds another normalizer or pre-tokenizer than tokenizer.json holds"
+    return {**_as_sections(built), **_post_processor(built)}, ""
 
 
 def _as_sections(built: Pipeline) -> dict[str, Section | None]:
@@ -146,10 +150,6 @@ def _steps(section: Section | None) -> _Steps:
             filled.pop(key, None)
         steps.append(filled)
     return steps
-
-
-def _same_but_configured(ours: tuple[_Steps, _Steps], theirs: tuple[_Steps, _Steps]) -> bool:
-    return _neutral(ours) == _neutral(theirs)
 
 
 def _neutral(pipeline: tuple[_Steps, _Steps]) -> tuple[_Steps, _Steps]:
