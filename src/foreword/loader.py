@@ -16,7 +16,10 @@ from foreword.options import RendererOptions
 from foreword.renderer import Renderer
 from foreword.sampling import default_sampling_params
 from foreword.templating import DEFAULT_LIMITS, TemplateLimits
+from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
+from foreword.tokenizer.segmented import DEFAULT_MAX_UNCUT_CHARS, SegmentedTokenizer
+from foreword.tokenizer.state import DEFAULT_MEMO_BYTES
 from foreword.types import RunnerType, Side
 
 
@@ -34,6 +37,8 @@ def load(
     generation_config: Mapping[str, Any] | None = None,
     offline: bool | None = None,
     template_limits: TemplateLimits = DEFAULT_LIMITS,
+    memo_bytes: int = DEFAULT_MEMO_BYTES,
+    max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS,
     **options: Any,
 ) -> Renderer:
     """Load a model folder or a Hugging Face id, without weights, and return its renderer.
@@ -41,8 +46,9 @@ def load(
     Shapes: `max_model_len` None derives the context length as vLLM does. `truncation_side` None
     follows the runner: left for generation, right for pooling. `served_model_name` names the
     model in requests; without one any name is accepted. `chat_template` is a template's name or
-    its source. `generation_config` overrides entries of the model's own. Further `options` are
-    those of `RendererOptions`.
+    its source. `generation_config` overrides entries of the model's own. `memo_bytes` bounds what
+    is remembered of tokenized text (0: nothing), `max_uncut_chars` a stretch of text that must be
+    tokenized in one call. Further `options` are those of `RendererOptions`.
 
     Raises: `AssetsInvalid` naming the file at fault; `InvalidRequest` for an option out of range.
     """
@@ -57,6 +63,10 @@ def load(
         truncation_side=truncation_side,
         model_vocab_size=model_vocab_size(assets),
     )
+    if isinstance(tokenizer, HuggingFaceTokenizer):
+        tokenizer = SegmentedTokenizer.over(
+            tokenizer, memo_bytes=memo_bytes, max_uncut_chars=max_uncut_chars
+        )
     warnings = (*assets.warnings, *([length.warning] if length.warning else ()))
     assets = replace(
         assets,

@@ -139,17 +139,14 @@ class ChatParams:
     def with_defaults(self, chat_template_kwargs: Mapping[str, Any]) -> ChatParams:
         """Return these parameters over server defaults.
 
-        A request's value wins, except that None and "auto" count as not given (as in vLLM 0.33).
+        A request's value wins, except that None and "auto" count as not given, and reach no
+        template (as in vLLM 0.33).
         """
         given = {k: v for k, v in self.chat_template_kwargs.items() if v not in (None, "auto")}
-        merged = {**chat_template_kwargs, **given}
-        # Keys given as None stay visible to a template that asks whether they are defined.
-        for key, value in self.chat_template_kwargs.items():
-            merged.setdefault(key, value)
         return ChatParams(
             chat_template=self.chat_template,
             content_format=self.content_format,
-            chat_template_kwargs=merged,
+            chat_template_kwargs={**chat_template_kwargs, **given},
             add_generation_prompt=self.add_generation_prompt,
             continue_final_message=self.continue_final_message,
             return_assistant_mask=self.return_assistant_mask,

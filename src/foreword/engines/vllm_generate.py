@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import secrets
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
 
+from foreword.chat.reused_ids import without_reused_ids
 from foreword.errors import InvalidRequest
 from foreword.sampling.fields import GenerationFields, StreamOptions
 from foreword.sampling.params import SamplingParams
@@ -80,11 +81,14 @@ def generate_request(
     request_id: str | None = None,
     index: int | None = None,
     default_chat_template_kwargs: Mapping[str, Any] | None = None,
+    is_harmony: bool = False,
 ) -> GenerateRequest:
     """Return what vLLM's generate side needs to answer `request`.
 
     Shapes: `request_id` (a header's, say) wins over the request's own; without either one is made.
     `index` is the prompt's place among several. `default_chat_template_kwargs` are the operator's.
+    `is_harmony` says that the prompt ends where Harmony's answer begins: its parser takes template
+    kwargs as the reasoning parser's, and no reasoning is open.
 
     Raises: `InvalidRequest` when the prompt has no tokens.
 
@@ -96,6 +100,10 @@ def generate_request(
             " truncate_prompt_tokens above 0."
         )
     context = _parse_context(request, default_chat_template_kwargs)
+    reasoning_kwargs = None
+    if context is not None and is_harmony:
+        reasoning_kwargs = {"chat_template_kwargs": context["chat_template_kwargs"]}
+        context = {**context, "chat_template_kwargs": {}}
     return GenerateRequest(
         request_id=_make_id(request, request_id, index),
         token_ids=engine_input.token_ids,
@@ -103,15 +111,15 @@ def generate_request(
         features=_features(engine_input.media_features),
         sampling_params=sampling,
         model=model,
-        # Without reasoning to look for, constraints hold from the first token on.
-        reasoning_ended=True if context and not context["include_reasoning"] else None,
+        reasoning_ended=_reasoning_ended(context, is_harmony),
+        reasoning_parser_kwargs=reasoning_kwargs,
         return_token_ids=request.return_token_ids,
         parse_context=context,
         stream=bool(request.stream),
         stream_options=request.stream_options if request.stream else None,
         cache_salt=request.cache_salt,
         priority=request.priority,
-        kv_transfer_params=request.kv_transfer_params or None,
+        kv_transfer_params=without_reused_ids(request.kv_transfer_params),
         ec_transfer_params=request.ec_transfer_params or None,
     )
 
@@ -125,9 +133,17 @@ def to_dict(request: GenerateRequest) -> dict[str, Any]:
     return wire
 
 
-def to_json(request: GenerateRequest) -> bytes:
-    """Return `request` as the bytes of its JSON object."""
-    return msgspec.json.encode(_wire(request), enc_hook=_encode_ids)
+def to_json(
+    request: GenerateRequest, *, write_ids: Callable[[TokenIds], bytes] | None = None
+) -> bytes:
+    """Return `request` as the bytes of its JSON object.
+
+    `write_ids` gives the JSON array of the ids; a service that remembers it has one of its own.
+    """
+    wire = _wire(request)
+    if write_ids is not None:
+        wire["token_ids"] = msgspec.Raw(write_ids(request.token_ids))
+    return msgspec.json.encode(wire, enc_hook=_encode_ids)
 
 
 def sampling_to_dict(params: SamplingParams) -> dict[str, Any]:
@@ -177,6 +193,13 @@ def _make_id(request: GenerationFields, request_id: str | None, index: int | Non
     base = request_id or request.request_id or secrets.token_hex(8)
     suffix = "" if index is None else f"-{index}"
     return f"{request.request_id_prefix}{base}{suffix}"
+
+
+def _reasoning_ended(context: Mapping[str, Any] | None, is_harmony: bool) -> bool | None:
+    """Say whether constraints hold from the first token on; None leaves it to the engine."""
+    if context is None:
+        return None
+    return True if is_harmony or not context["include_reasoning"] else None
 
 
 def _parse_context(

@@ -48,6 +48,7 @@ class ChatCompletionRequest(GenerationFields, frozen=True, kw_only=True):
     documents: list[dict[str, Any]] | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    return_assistant_mask: bool = False
 
     def __post_init__(self) -> None:
         check_generation_fields(self)
@@ -111,6 +112,7 @@ class ChatCompletionRequest(GenerationFields, frozen=True, kw_only=True):
             add_generation_prompt=self.add_generation_prompt,
             continue_final_message=self.continue_final_message,
             trust_request_template=trust_request_template,
+            return_assistant_mask=self.return_assistant_mask,
         )
 
     def parse_context(self) -> Mapping[str, Any]:

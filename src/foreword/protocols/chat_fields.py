@@ -88,6 +88,7 @@ def make_chat_params(
     add_generation_prompt: bool,
     continue_final_message: bool,
     trust_request_template: bool,
+    return_assistant_mask: bool = False,
 ) -> ChatParams:
     """Return how the request wants its messages rendered.
 
@@ -112,4 +113,5 @@ def make_chat_params(
         },
         add_generation_prompt=add_generation_prompt,
         continue_final_message=continue_final_message,
+        return_assistant_mask=return_assistant_mask,
     )

@@ -29,11 +29,12 @@ def decode_request(
     type: type[T],  # noqa: A002 (msgspec's own word)
     *,
     max_bytes: int | None,
+    max_nesting: int = MAX_NESTING,
 ) -> T:
     """Return `body` as a request of the given struct type.
 
     Shapes: numbers may come as strings, as pydantic's lax mode allows; unknown fields are ignored.
-    `max_bytes` None sets no limit, and a dict has none.
+    `max_bytes` None sets no limit; a dict has none, and nests at most `MAX_NESTING` deep.
 
     Raises: `MalformedRequest` for a body that is not JSON or has a wrong type; `InvalidRequest`
     for one that is too large, nests too deeply, holds a lone surrogate or contradicts itself.
@@ -54,9 +55,9 @@ def decode_request(
     except msgspec.DecodeError as error:
         raise _not_json(data, str(error)) from None
     except RecursionError:
-        raise _too_deep() from None
-    if data.count(b"[") + data.count(b"{") > MAX_NESTING:
-        _check_nesting(request)
+        raise _too_deep(max_nesting) from None
+    if data.count(b"[") + data.count(b"{") > max_nesting:
+        _check_nesting(request, max_nesting)
     return request
 
 
@@ -96,7 +97,7 @@ def _copy(value: Any, depth: int) -> Any:
             value.encode()
         return value
     if depth == 0 and isinstance(value, (Mapping, list, tuple)):
-        raise _too_deep()
+        raise _too_deep(MAX_NESTING)
     if isinstance(value, Mapping):
         return {_copy_key(key): _copy(item, depth - 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -117,18 +118,18 @@ def _copy_key(key: Any) -> Any:
 # -- what went wrong -----------------------------------------------------------------------------
 
 
-def _check_nesting(request: object) -> None:
+def _check_nesting(request: object, max_nesting: int) -> None:
     """Refuse what nests too deeply, level by level.
 
     Why: the decoder's own limit is Python's recursion limit, which depends on who calls, and what
     it lets through would fail later, in a template.
     """
     level = [request]
-    for _ in range(MAX_NESTING + 1):
+    for _ in range(max_nesting):
         level = [child for item in level for child in _children(item)]
         if not level:
             return
-    raise _too_deep()
+    raise _too_deep(max_nesting)
 
 
 def _children(item: object) -> list[object]:
@@ -193,8 +194,8 @@ def _lone_surrogate(path: str | None) -> InvalidRequest:
     )
 
 
-def _too_deep() -> InvalidRequest:
+def _too_deep(max_nesting: int) -> InvalidRequest:
     return InvalidRequest(
-        f"The body nests arrays and objects more than {MAX_NESTING} deep. Flatten it.",
-        details={"max_nesting": MAX_NESTING},
+        f"The body nests arrays and objects more than {max_nesting} deep. Flatten it.",
+        details={"max_nesting": max_nesting},
     )

@@ -71,5 +71,6 @@ def _complaint(text: str, path: str, request_type: Any) -> str:
 
 def _allowed_values(path: str, request_type: Any) -> str:
     annotation = get_type_hints(request_type).get(path)
-    literals = [part for part in get_args(annotation) if get_origin(part) is Literal]
+    parts = (annotation, *get_args(annotation))
+    literals = [part for part in parts if get_origin(part) is Literal]
     return ", ".join(repr(value) for part in literals for value in get_args(part))

@@ -79,8 +79,8 @@ def _parse_one(item: Any, path: str) -> Prompt:
 def _mixed(value: list[Any], param: str) -> MalformedRequest:
     first = next(place for place, item in enumerate(value) if type(item) is not int or item < 0)
     return MalformedRequest(
-        f"{param}[{first}] is {_describe(value[first])}, in an array of mixed kinds. Entries must"
-        " be all texts, all token ids (integers of 0 or more), or all arrays of ids.",
+        f"{param}[{first}] is {_describe(value[first])}. Entries must be all texts, all token ids"
+        " (integers of 0 or more), or all arrays of ids.",
         param=f"{param}[{first}]",
     )
 

@@ -24,6 +24,18 @@ _PROTOCOL_DEFAULTS: Mapping[str, float | int] = {
     "min_p": 0.0,
 }
 _CONFIG_KEYS = (*_PROTOCOL_DEFAULTS, "max_new_tokens", "skip_special_tokens")
+_TAKEN_AS_THEY_ARE = (
+    "watermarking",
+    "seed",
+    "ignore_eos",
+    "min_tokens",
+    "spaces_between_special_tokens",
+    "include_stop_str_in_output",
+    "stream_interval",
+    "thinking_token_budget",
+    "repetition_detection",
+    "routed_experts_prompt_start",
+)
 _MAX_BIAS = 100.0
 
 
@@ -96,41 +108,24 @@ def complete_sampling(
         default_max_tokens=defaults.get("max_tokens"),
         override_max_tokens=override_max_tokens,
     )
-    prompt_logprobs = request.prompt_logprobs
-    if prompt_logprobs is None and request.echo:
-        prompt_logprobs = request.num_echo_logprobs
     return SamplingParams(
         **{key: _first(request, defaults, key, last) for key, last in _PROTOCOL_DEFAULTS.items()},
+        **{key: getattr(request, key) for key in _TAKEN_AS_THEY_ARE},
         n=1 if request.n is None else request.n,
-        watermarking=request.watermarking,
-        seed=request.seed,
-        stop=_as_tuple(request.stop),
-        stop_token_ids=(
-            *(request.stop_token_ids or ()),
-            *(defaults.get("stop_token_ids") or ()),
-        ),
-        ignore_eos=request.ignore_eos,
+        stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
+        stop_token_ids=(*(request.stop_token_ids or ()), *(defaults.get("stop_token_ids") or ())),
         max_tokens=max_tokens,
-        min_tokens=request.min_tokens,
         logprobs=None if request.logprob_token_ids else request.num_logprobs,
-        prompt_logprobs=prompt_logprobs,
+        prompt_logprobs=_prompt_logprobs(request),
         logprob_token_ids=tuple(request.logprob_token_ids or ()) or None,
         skip_special_tokens=_first(request, defaults, "skip_special_tokens", True),
-        spaces_between_special_tokens=request.spaces_between_special_tokens,
-        include_stop_str_in_output=request.include_stop_str_in_output,
         output_kind=OutputKind.DELTA if request.stream else OutputKind.FINAL_ONLY,
-        stream_interval=request.stream_interval,
         skip_clone=True,
         structured_outputs=merge_constraints(request.structured_outputs, request.response_format),
         logit_bias=_clamp_bias(request.logit_bias),
-        allowed_token_ids=(
-            None if request.allowed_token_ids is None else tuple(request.allowed_token_ids)
-        ),
+        allowed_token_ids=_tuple_or_none(request.allowed_token_ids),
         extra_args=request.vllm_xargs or None,
         bad_words=tuple(request.bad_words),
-        thinking_token_budget=request.thinking_token_budget,
-        repetition_detection=request.repetition_detection,
-        routed_experts_prompt_start=request.routed_experts_prompt_start,
     )
 
 
@@ -141,8 +136,14 @@ def _first(
     return value if value is not None else defaults.get(name, protocol_default)
 
 
-def _as_tuple(stop: str | list[str] | None) -> tuple[str, ...]:
-    return (stop,) if isinstance(stop, str) else tuple(stop or ())
+def _tuple_or_none(values: list[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _prompt_logprobs(request: GenerationFields) -> int | None:
+    if request.prompt_logprobs is None and request.echo:
+        return request.num_echo_logprobs
+    return request.prompt_logprobs
 
 
 def _check_room(

@@ -110,7 +110,7 @@ class HuggingFaceTokenizer:
         try:
             encoding = encode([text], add_special_tokens=add_special_tokens)[0]
         except TypeError:
-            raise _not_utf8(text) from None
+            raise not_utf8(text) from None
         return TokenSequence(
             token_ids=array("I", encoding.ids),
             offsets=_offsets(encoding.offsets) if with_offsets else None,
@@ -190,7 +190,7 @@ def _offsets(pairs: list[tuple[int, int]]) -> Offsets:
     )
 
 
-def _not_utf8(text: str) -> InvalidRequest:
+def not_utf8(text: str) -> InvalidRequest:
     found = _SURROGATE.search(text)
     where = found.start() if found else 0
     return InvalidRequest(

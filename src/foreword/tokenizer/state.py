@@ -1,0 +1,283 @@
+"""Everything about tokenization that changes: memos, their counters, and the engine's standing.
+
+What enters: texts and the ids found for them. What leaves: the same ids, when asked again.
+
+Rules of this file: the one module of tokenization that locks, and never while anything is encoded
+or a long text is compared. What a memo holds is never changed, only replaced or dropped; dropping
+costs time, never correctness. Nothing is shared between scopes.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from foreword.types import Offsets, TokenIds
+
+DEFAULT_MEMO_BYTES = 128 * 2**20
+_ENTRY_BYTES = 400
+"""What a memo's bookkeeping takes beside its texts and ids, about."""
+_MAX_ATTEMPTS = 4
+"""Remembered texts looked at for one prompt: the most promising first."""
+_SAMPLE_CHARS = 64
+
+
+class Piece(NamedTuple):
+    """The ids of a piece of text, with offsets from its first encoded character when kept."""
+
+    token_ids: TokenIds
+    offsets: Offsets | None
+
+    @property
+    def num_bytes(self) -> int:
+        return 4 * len(self.token_ids) * (1 if self.offsets is None else 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoStats:
+    """A moment's counters. `*_bytes` are what the memos hold now; the others only grow."""
+
+    segment_hits: int = 0
+    segment_misses: int = 0
+    prefix_hits: int = 0
+    prefix_misses: int = 0
+    num_segments: int = 0
+    num_prefixes: int = 0
+    segment_bytes: int = 0
+    prefix_bytes: int = 0
+    evictions: int = 0
+    engine_batches: int = 0
+    shadow_checks: int = 0
+    quarantine: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------
+# Texts that grew: found by samples at fixed places, confirmed by comparing memory.
+
+
+_Key: TypeAlias = tuple[str, bool, int, str]
+"""Scope, with offsets or not, a place, and the characters before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Remembered:
+    """The beginning of a prompt, up to its last cut: `text` is all of it that is known.
+
+    Shapes: `cuts` are rising places of `text`, the last of them `len(text)`; `counts[i]` is the
+    number of ids before `cuts[i]`. `offsets` are absolute.
+    """
+
+    scope: str
+    text: str
+    token_ids: TokenIds
+    offsets: Offsets | None
+    cuts: TokenIds
+    counts: TokenIds
+    keys: tuple[_Key, ...] = field(default=())
+
+    @property
+    def num_bytes(self) -> int:
+        parallel = 1 if self.offsets is None else 3
+        samples = (_ENTRY_BYTES // 2) * len(self.keys)
+        ids = 4 * (parallel * len(self.token_ids) + 2 * len(self.cuts))
+        return sys.getsizeof(self.text) + ids + samples + _ENTRY_BYTES
+
+    def common_cut(self, text: str) -> int:
+        """Return how many of `cuts` lie where `text` is still the same, by bisection."""
+        if text.startswith(self.text):
+            return len(self.cuts)
+        low, high, same = 0, len(self.cuts), 0
+        while low < high:
+            middle = (low + high) // 2
+            if text.startswith(self.text[same : self.cuts[middle]], same):
+                low, same = middle + 1, self.cuts[middle]
+            else:
+                high = middle
+        return low
+
+
+def _sample_places() -> list[int]:
+    places, place = [], 256
+    while place < 2**28:
+        places.append(place)
+        place += max(256, place // 16)
+    return places
+
+
+_PLACES = _sample_places()
+
+
+def sample_keys(scope: str, with_offsets: bool, text: str, *, start: int = 0) -> tuple[_Key, ...]:
+    """Return what `text` is found by: a few characters before each fixed place after `start`.
+
+    Why: keys of their own for every depth make 10,000 prompts with one system prompt as quick to
+    find as one; that a key fits proves nothing, and is not taken as proof.
+    """
+    places = _PLACES[bisect_right(_PLACES, start) : bisect_right(_PLACES, len(text))]
+    return tuple((scope, with_offsets, p, text[p - _SAMPLE_CHARS : p]) for p in places)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+SegmentKey: TypeAlias = tuple[str, bool, str]
+"""Scope, with offsets or not, and the piece's text."""
+
+
+class TokenizerState:
+    """The memos of one tokenizer, bounded in bytes, and the standing of its fast engine.
+
+    Half of `memo_bytes` is for pieces, half for prompts that grow; 0 remembers nothing.
+    """
+
+    def __init__(self, memo_bytes: int = DEFAULT_MEMO_BYTES) -> None:
+        self.memo_bytes = memo_bytes
+        self._lock = threading.Lock()
+        self._segments: OrderedDict[SegmentKey, Piece] = OrderedDict()
+        self._prefixes: OrderedDict[int, Remembered] = OrderedDict()
+        self._index: dict[_Key, Remembered] = {}
+        self._segment_bytes = self._prefix_bytes = 0
+        self._counts = dict.fromkeys(
+            (
+                "segment_hits",
+                "segment_misses",
+                "prefix_hits",
+                "prefix_misses",
+                "evictions",
+                "engine_batches",
+                "shadow_checks",
+            ),
+            0,
+        )
+        self._quarantine: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process starts with nothing remembered.
+        return TokenizerState, (self.memo_bytes,)
+
+    # -- pieces -------------------------------------------------------------------------------
+
+    def find_segments(self, keys: Sequence[SegmentKey]) -> list[Piece | None]:
+        """Return what is remembered of each piece, or None."""
+        with self._lock:
+            found = [self._segments.get(key) for key in keys]
+            for key, piece in zip(keys, found, strict=True):
+                if piece is not None:
+                    self._segments.move_to_end(key)
+            misses = sum(1 for piece in found if piece is None)
+            self._counts["segment_misses"] += misses
+            self._counts["segment_hits"] += len(found) - misses
+        return found
+
+    def remember_segments(self, pieces: Iterable[tuple[SegmentKey, Piece]]) -> None:
+        """Keep the ids of pieces, dropping those not used for longest."""
+        limit = self.memo_bytes // 2
+        with self._lock:
+            for key, piece in pieces:
+                size = _segment_bytes(key, piece)
+                if size > limit or key in self._segments:
+                    continue
+                self._segments[key] = piece
+                self._segment_bytes += size
+            while self._segment_bytes > limit:
+                key, piece = self._segments.popitem(last=False)
+                self._segment_bytes -= _segment_bytes(key, piece)
+                self._counts["evictions"] += 1
+
+    # -- prompts that grow --------------------------------------------------------------------
+
+    def find_prefix(
+        self, scope: str, with_offsets: bool, text: str
+    ) -> tuple[Remembered, int] | None:
+        """Return the remembered prompt that shares most with `text`, and how many of its cuts.
+
+        The caller still has to ask whether such a cut is one of `text` too.
+        """
+        best: tuple[Remembered, int] | None = None
+        seen: list[Remembered] = []
+        for place in reversed(_PLACES[: bisect_right(_PLACES, len(text))]):
+            key = (scope, with_offsets, place, text[place - _SAMPLE_CHARS : place])
+            entry = self._index.get(key)  # one look-up: atomic without the lock
+            if entry is None or any(entry is other for other in seen):
+                continue
+            seen.append(entry)
+            num_cuts = entry.common_cut(text)
+            common = entry.cuts[num_cuts - 1] if num_cuts else 0
+            if num_cuts and (best is None or common > best[0].cuts[best[1] - 1]):
+                best = entry, num_cuts
+            if len(seen) == _MAX_ATTEMPTS or (best and best[0].cuts[best[1] - 1] >= place):
+                break
+        with self._lock:
+            self._counts["prefix_misses" if best is None else "prefix_hits"] += 1
+            if best is not None and id(best[0]) in self._prefixes:
+                self._prefixes.move_to_end(id(best[0]))
+        return best
+
+    def remember_prefix(self, entry: Remembered, *, instead_of: Remembered | None) -> None:
+        """Keep a prompt's beginning; one that it continues is dropped for it."""
+        limit, size = self.memo_bytes // 2, entry.num_bytes
+        if size > limit:
+            return
+        with self._lock:
+            if instead_of is not None and id(instead_of) in self._prefixes:
+                self._drop_prefix(id(instead_of))
+            self._prefixes[id(entry)] = entry
+            self._prefix_bytes += size
+            for key in entry.keys:
+                self._index[key] = entry
+            while self._prefix_bytes > limit:
+                self._drop_prefix(next(iter(self._prefixes)))
+                self._counts["evictions"] += 1
+
+    def _drop_prefix(self, name: int) -> None:
+        entry = self._prefixes.pop(name)
+        self._prefix_bytes -= entry.num_bytes
+        for key in entry.keys:
+            if self._index.get(key) is entry:
+                del self._index[key]
+
+    # -- the fast engine ----------------------------------------------------------------------
+
+    @property
+    def quarantine(self) -> str | None:
+        """Why the fast engine is not used any more; None while it is trusted."""
+        return self._quarantine
+
+    def put_in_quarantine(self, reason: str) -> None:
+        """Stop using the fast engine, and forget all that it may have answered."""
+        with self._lock:
+            self._quarantine = self._quarantine or reason
+            self._segments.clear()
+            self._prefixes.clear()
+            self._index.clear()
+            self._segment_bytes = self._prefix_bytes = 0
+
+    def count_engine_batch(self, *, shadowed: bool) -> int:
+        """Count a batch the fast engine encoded; return how many there have been."""
+        with self._lock:
+            self._counts["engine_batches"] += 1
+            self._counts["shadow_checks"] += shadowed
+            return self._counts["engine_batches"]
+
+    # -- figures ------------------------------------------------------------------------------
+
+    def stats(self) -> MemoStats:
+        """Return the counters as they stand."""
+        with self._lock:
+            return MemoStats(
+                **self._counts,
+                num_segments=len(self._segments),
+                num_prefixes=len(self._prefixes),
+                segment_bytes=self._segment_bytes,
+                prefix_bytes=self._prefix_bytes,
+                quarantine=self._quarantine,
+            )
+
+
+def _segment_bytes(key: SegmentKey, piece: Piece) -> int:
+    return sys.getsizeof(key[2]) + piece.num_bytes + _ENTRY_BYTES
