@@ -1,0 +1,127 @@
+"""Sampling parameters enter; the map vLLM's engine decodes leaves. Pooling parameters likewise.
+
+Rules of this file: names, order and defaults are vLLM's own, private names included. What is
+vLLM's default may be left out; `stop`, `stop_token_ids`, `bad_words` and
+`skip_reading_prefix_cache` never are, as vLLM always writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from foreword.sampling import OutputKind, SamplingParams, StructuredOutputs
+
+STRUCTURED_OUTPUTS_BACKEND = "xgrammar"
+"""What vLLM itself chooses first; an engine started with another one must be told so here."""
+
+_PRIVATE = ("eos_token_id", "all_stop_token_ids", "bad_words_token_ids")
+_CONVERTED = ("structured_outputs", "repetition_detection", "output_kind")
+
+
+class SamplingMap(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
+    """vLLM's `SamplingParams` on the wire."""
+
+    n: int = 1
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    temperature: float = 1.0
+    watermarking: bool | None = None
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    ignore_eos: bool = False
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    logprob_token_ids: tuple[int, ...] | None = None
+    flat_logprobs: bool = False
+    detokenize: bool = True
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    output_kind: int = 0
+    stream_interval: int | None = None
+    skip_clone: bool = False
+    output_text_buffer_length: int = 0
+    _eos_token_id: int | None = None
+    _all_stop_token_ids: frozenset[int] = frozenset()
+    structured_outputs: Mapping[str, Any] | None = None
+    logit_bias: Mapping[int, float] | None = None
+    allowed_token_ids: tuple[int, ...] | None = None
+    extra_args: Mapping[str, Any] | None = None
+    bad_words: tuple[str, ...]
+    _bad_words_token_ids: tuple[tuple[int, ...], ...] | None = None
+    skip_reading_prefix_cache: bool | None
+    thinking_token_budget: int | None = None
+    repetition_detection: Mapping[str, int] | None = None
+    routed_experts_prompt_start: int = 0
+
+
+class LateInteractionParams(msgspec.Struct, array_like=True, frozen=True):
+    """How a late-interaction score is made of a query and a document."""
+
+    mode: str
+    query_key: str
+    query_uses: int | None = None
+
+
+class LateChunkingParams(msgspec.Struct, array_like=True, frozen=True):
+    """Mean-pool token states in chunks of so many tokens."""
+
+    chunk_size: int
+
+
+class PoolingParams(msgspec.Struct, array_like=True, frozen=True):
+    """vLLM's `PoolingParams`, as they are and as they travel."""
+
+    use_activation: bool | None = None
+    dimensions: int | None = None
+    step_tag_id: int | None = None
+    returned_token_ids: list[int] | None = None
+    task: str | None = None
+    requires_token_ids: bool = False
+    skip_reading_prefix_cache: bool | None = None
+    late_interaction_params: LateInteractionParams | None = None
+    extra_kwargs: Mapping[str, Any] | None = None
+    output_kind: int = OutputKind.FINAL_ONLY.value
+    late_chunking_params: LateChunkingParams | None = None
+
+
+def sampling_map(
+    params: SamplingParams, *, structured_outputs_backend: str = STRUCTURED_OUTPUTS_BACKEND
+) -> SamplingMap:
+    """Return sampling parameters as the engine decodes them.
+
+    Shapes: the parameters are complete (end tokens, bad words and `max_tokens` resolved), since
+    the engine completes nothing.
+    """
+    values = {
+        field.name: getattr(params, field.name)
+        for field in fields(params)
+        if field.name not in _PRIVATE + _CONVERTED
+    }
+    repetition = params.repetition_detection
+    return SamplingMap(
+        **values,
+        **{f"_{name}": getattr(params, name) for name in _PRIVATE},
+        output_kind=int(params.output_kind),
+        output_text_buffer_length=params.output_text_buffer_length,
+        structured_outputs=_constraint(params.structured_outputs, structured_outputs_backend),
+        repetition_detection=None if repetition is None else repetition.to_dict(),
+    )
+
+
+def _constraint(constraint: StructuredOutputs | None, backend: str) -> dict[str, Any] | None:
+    if constraint is None:
+        return None
+    # The engine refuses a constraint whose backend the front end has not named.
+    return {**constraint.to_dict(), "_backend": backend, "_backend_was_auto": False}
