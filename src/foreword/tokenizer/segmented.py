@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from foreword.errors import InvalidRequest
 from foreword.tokenizer.encode import (
+    TARGET_CHARS,
     Segment,
     assemble,
     assemble_offsets,
@@ -36,6 +37,8 @@ from foreword.types import Offsets, TokenIds, TokenizerInfo, TokenSequence, Wind
 MIN_PREFIX_CHARS = 2048
 """Shorter texts are one piece; remembering how they grow would cost more than it saves."""
 DEFAULT_MAX_UNCUT_CHARS = 4_000_000
+_WORD_PIECE_CHARS = 1000
+"""Where the whole piece is one word of the model, its own cost grows faster than its length."""
 _LAST_PIECE_CHARS = 512
 """A longer last piece is cut once more, so that the next turn begins near this one's end."""
 
@@ -215,7 +218,9 @@ class _Job(NamedTuple):
         start, count = (0, 0) if known is None else (known.place, known.num_tokens)
         segments: list[Segment] = []
         pieces: list[Piece] = []
-        rest = head_segments(self.tokenizer.rules, self.text, start=start)
+        rest = head_segments(
+            self.tokenizer.rules, self.text, start=start, target_chars=self._target_chars()
+        )
         for group in [tuple(rest)] if num_tokens is None else batch(rest, num_tokens=num_tokens):
             group = self._cut_last(group)
             segments += group
@@ -237,7 +242,8 @@ class _Job(NamedTuple):
         segments: list[Segment] = []
         pieces: list[Piece] = []
         count = 0
-        for group in batch(tail_segments(self.tokenizer.rules, self.text), num_tokens=num_tokens):
+        rest = tail_segments(self.tokenizer.rules, self.text, target_chars=self._target_chars())
+        for group in batch(rest, num_tokens=num_tokens):
             segments += group
             encoded = self._encode(group)
             pieces += encoded
@@ -303,6 +309,10 @@ class _Job(NamedTuple):
             keys=new_keys if old is None else old.keys + new_keys,
         )
         self.tokenizer.state.remember_prefix(entry, instead_of=old)
+
+    def _target_chars(self) -> int:
+        is_one_word = self.tokenizer.rules.kind == "vocabulary"
+        return _WORD_PIECE_CHARS if is_one_word else TARGET_CHARS
 
     # -- pieces -----------------------------------------------------------------------------------
 
