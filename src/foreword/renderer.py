@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from foreword.chat.reused_ids import REUSED_PARAM, reused_token_ids
 from foreword.engines.vllm_generate import GenerateRequest, generate_request
 from foreword.errors import InvalidRequest, UnknownModel
 from foreword.options import RendererOptions
@@ -34,6 +35,7 @@ from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
 from foreword.stages.template import render_conversation, select_template
 from foreword.stages.tokenization import tokenize_ids, tokenize_text
+from foreword.stopping import check_stop
 from foreword.templating import CompiledTemplate, compile_template
 from foreword.trace import Kind, Laps, Trace
 from foreword.types import (
@@ -69,20 +71,22 @@ class Renderer:
 
         Raises: any `RequestError`; `TemplateFailed` when the model's template is broken.
         """
-        line = self._chat_line(self.decode(request, ChatCompletionRequest))
+        line = self.chat_line(self.decode(request, ChatCompletionRequest))
         assert line.conversation is not None
         return RenderedChat(line.conversation, line.engine_input)
 
     def render_cmpl(self, request: Body | CompletionRequest) -> list[EngineInput]:
         """Render an OpenAI completion body: one engine input for each prompt, in order."""
-        return [line.engine_input for line in self._lines(self.decode(request, CompletionRequest))]
+        return [
+            line.engine_input for line in self.prompt_lines(self.decode(request, CompletionRequest))
+        ]
 
     def render_pooling(self, request: Body | PoolingRequest) -> list[EngineInput]:
         """Render an embedding or rerank body (`input` or `messages`), with the full budget."""
         pooling = self.decode(request, PoolingRequest)
         if pooling.messages is not None:
-            return [self._chat_line(pooling).engine_input]
-        return [line.engine_input for line in self._lines(pooling)]
+            return [self.chat_line(pooling).engine_input]
+        return [line.engine_input for line in self.prompt_lines(pooling)]
 
     def generate_request(
         self, request: Body, *, kind: Kind | None = None, request_id: str | None = None
@@ -91,13 +95,17 @@ class Renderer:
 
         `kind` None tells the two apart by `messages`.
         """
-        if (kind or kind_of(request)) == "chat":
+        if (kind or kind_of(request, max_bytes=self.options.max_body_bytes)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
-            return self._generate(self._chat_line(chat).engine_input, chat, request_id, None)
+            return self.to_generate_request(
+                self.chat_line(chat).engine_input, chat, request_id, None
+            )
         completion = self.decode(request, CompletionRequest)
-        inputs = [line.engine_input for line in self._lines(completion)]
+        inputs = [line.engine_input for line in self.prompt_lines(completion)]
         return [
-            self._generate(one, completion, request_id, index if len(inputs) > 1 else None)
+            self.to_generate_request(
+                one, completion, request_id, index if len(inputs) > 1 else None
+            )
             for index, one in enumerate(inputs)
         ]
 
@@ -105,7 +113,7 @@ class Renderer:
         """Count and list the tokens of a prompt or a chat; no limit on length applies."""
         body = self.decode(request, TokenizeRequest)
         if body.messages is not None:
-            tokens = self._chat_line(body, count_in_full=True, may_be_empty=True).tokens
+            tokens = self.chat_line(body, count_in_full=True, may_be_empty=True).tokens
         else:
             rendered = RenderedText(text=body.prompt or "")
             tokens = self.to_tokens(rendered, self._tokenize_params(body), count_in_full=True)
@@ -125,9 +133,9 @@ class Renderer:
 
     def trace(self, request: Body, *, kind: Kind | None = None, prompt_index: int = 0) -> Trace:
         """Render one prompt and keep every station; tokens are counted in full, with offsets."""
-        if (kind or kind_of(request)) == "chat":
+        if (kind or kind_of(request, max_bytes=self.options.max_body_bytes)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
-            return self._chat_line(chat, count_in_full=True, with_offsets=True)
+            return self.chat_line(chat, count_in_full=True, with_offsets=True)
         completion = self.decode(request, CompletionRequest)
         if not 0 <= prompt_index < completion.num_prompts:
             raise InvalidRequest(
@@ -238,7 +246,7 @@ class Renderer:
 
     # -- the line -----------------------------------------------------------------------------
 
-    def _chat_line(
+    def chat_line(
         self,
         request: ChatBody,
         *,
@@ -246,8 +254,15 @@ class Renderer:
         with_offsets: bool = False,
         may_be_empty: bool = False,
     ) -> Trace:
+        """Take a chat down the line and keep every station.
+
+        Ids that an earlier leg forwards (`kv_transfer_params.prompt_token_ids`) join it as tokens.
+        """
         arrival_time, laps = time.time(), Laps()
         params = self._tokenize_params(request)
+        reused = reused_token_ids(request)
+        if reused is not None:
+            return self._reused_line(reused, request, params)
         chat_params = request.chat_params(
             trust_request_template=self.options.trust_request_chat_template
         ).with_defaults(self.options.default_chat_template_kwargs)
@@ -258,6 +273,7 @@ class Renderer:
         laps.lap("conversation")
         rendered = self.to_text(conversation, template)
         laps.lap("template")
+        check_stop()
         with_mask, salt = chat_params.return_assistant_mask, _cache_salt(request)
         tokens = self.to_tokens(
             rendered,
@@ -284,7 +300,26 @@ class Renderer:
             seconds=laps.seconds,
         )
 
-    def _lines(self, request: PromptBody) -> list[Trace]:
+    def _reused_line(
+        self, token_ids: list[int], request: ChatBody, params: TokenizeParams
+    ) -> Trace:
+        arrival_time, laps = time.time(), Laps()
+        tokens = tokenize_ids(token_ids, self.tokenizer.info, param=REUSED_PARAM)
+        engine_input = self.to_engine_input(tokens, params)
+        laps.lap("budget")
+        return Trace(
+            kind="chat",
+            params=params,
+            conversation=Conversation(messages=()),
+            tokens=tokens,
+            engine_input=replace(
+                engine_input, cache_salt=_cache_salt(request), arrival_time=arrival_time
+            ),
+            seconds=laps.seconds,
+        )
+
+    def prompt_lines(self, request: PromptBody) -> list[Trace]:
+        """Take every prompt of a request down the line, in order."""
         return [self._prompt_line(prompt, request) for prompt in request.prompts]
 
     def _prompt_line(
@@ -333,13 +368,17 @@ class Renderer:
             exclude_when_none=self.options.exclude_tools_when_tool_choice_none
         )
 
-    def _generate(
+    def to_generate_request(
         self,
         engine_input: EngineInput,
         request: ChatCompletionRequest | CompletionRequest,
         request_id: str | None,
         index: int | None,
     ) -> GenerateRequest:
+        """Complete an engine input with its sampling parameters, as vLLM's generate side takes it.
+
+        `index` is the prompt's place among several.
+        """
         options = self.options
         sampling = complete_sampling(
             request,
@@ -364,14 +403,15 @@ class _KindProbe(msgspec.Struct):
     messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-def kind_of(request: Body) -> Kind:
+def kind_of(request: Body, *, max_bytes: int | None = None) -> Kind:
     """Tell a chat body from a completion body: only a chat has `messages`.
 
-    Raises: `MalformedRequest` for bytes that are not a JSON object.
+    Raises: `MalformedRequest` for bytes that are not a JSON object; `InvalidRequest` for more than
+    `max_bytes` of them.
     """
     if isinstance(request, Mapping):
         return "chat" if "messages" in request else "completion"
-    probe = decode_request(request, _KindProbe, max_bytes=None)
+    probe = decode_request(request, _KindProbe, max_bytes=max_bytes)
     return "completion" if probe.messages is msgspec.UNSET else "chat"
 
 

@@ -273,12 +273,10 @@ def theirs(source: str, case: Json, special_tokens: Mapping[str, str]) -> str:
 
 
 def outcome(render: Any, *args: Any) -> tuple[str, str]:
+    expected_errors = ForewordError if render is ours else Exception
     try:
         return "text", render(*args)
-    except ForewordError as error:
-        return "error", str(error)
-    except Exception as error:
-        assert render is not ours, f"a foreign exception: {error!r}"
+    except expected_errors as error:
         return "error", f"{type(error).__name__}: {error}"
 
 
@@ -313,12 +311,14 @@ SMALL = {
 {{ messages | map(attribute='role') | join(', ') | upper | center(40) | indent(3, true) }}
 {{ messages | selectattr('role', 'equalto', 'user') | list | length }}
 {{ messages | groupby('role') | list | string | replace('e', 'EE') | wordwrap(30) }}
-{{ messages[0] | dictsort }}{{ [3, 1, 2] | sort | batch(2, 0) | list }}{{ [[1], [2]] | sum([]) }}""",
-    "control": """{% for m in messages if m.role != 'system' recursive %}{% if loop.index > 3 %}{% break %}
-{% endif %}{{ loop.cycle('a', 'b') }}{{ loop.last }}{% else %}none{% endfor %}
-{% filter upper %}x{{ eos_token }}{% endfilter %}{% set t %}y{{ messages|length }}{% endset %}{{ t }}
-{% block b %}{{ self.b is defined }}{% endblock %}{% with q = 1 %}{{ q }}{% endwith %}
-{% generation %}g{% endgeneration %}{% autoescape true %}{{ '<' ~ bos_token }}{% endautoescape %}""",
+{{ messages[0] | dictsort }}{{ [3, 1, 2] | sort | batch(2, 0) | list }}
+{{ [[1], [2]] | sum(start=[]) }}{{ messages[-1].content }}""",
+    "control": """{% for m in messages if m.role != 'system' recursive %}{% if loop.index > 3 %}
+{% break %}{% endif %}{{ loop.cycle('a', 'b') }}{{ loop.last }}{% else %}none{% endfor %}
+{% filter upper %}x{{ eos_token }}{% endfilter %}{% set t %}y{{ messages|length }}{% endset %}
+{{ t }}{% block b %}{{ self.b is defined }}{% endblock %}{% with q = 1 %}{{ q }}{% endwith %}
+{% generation %}g{% endgeneration %}
+{% autoescape true %}{{ '<' ~ bos_token }}{% endautoescape %}""",
     "refuses": "{{ raise_exception('no ' + messages[0].role) }}",
 }
 
@@ -355,5 +355,5 @@ def test_real_tokenizer_applies_its_template_as_we_do(name: str) -> None:
 
 def test_clock_is_injectable() -> None:
     template = compile_template("{{ strftime_now('%d %b %Y') }}")
-    rendered = template.render({}, clock=lambda: datetime(2024, 7, 26))  # noqa: DTZ001
+    rendered = template.render({}, clock=lambda: datetime(2024, 7, 26))
     assert rendered.text == "26 Jul 2024"

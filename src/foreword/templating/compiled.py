@@ -63,15 +63,20 @@ class CompiledTemplate:
         work or size is passed; DeadlineExceeded past the deadline; TemplateFailed when it needs
         a filter or test that does not exist.
         """
-        meter = Meter(limits, clock)
+        meter = Meter(limits, clock, variables.get("tools"))
         context = self._template.new_context(dict(variables))
         assert isinstance(context, MeteredContext)
         context.meter = meter
         pieces: list[str] = []
+        max_chars = limits.max_output_chars
+        num_chars = 0
         try:
             for piece in self._template.root_render_func(context):
                 pieces.append(piece)
-                meter.emit(len(piece))
+                num_chars += len(piece)
+                meter.num_chars = num_chars
+                if num_chars > max_chars:
+                    meter.refuse_size(num_chars)
         except Exception as error:
             raise explain_render(error) from error
         return RenderedTemplate(text="".join(pieces), assistant_spans=tuple(meter.spans))

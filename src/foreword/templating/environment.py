@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import generate_lorem_ipsum
 
@@ -29,7 +29,7 @@ from foreword.templating.methods import (
 from foreword.templating.operators import meter_of
 from foreword.templating.rewriting import GENERATION_METHOD, OPERATOR_FILTERS
 
-_MAX_LOREM_WORDS = 100_000
+MAX_FILLER_WORDS = 100_000
 
 
 class TemplateRaised(TemplateError):
@@ -99,11 +99,18 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
             kwargs.pop("_loop_vars", None)
             kwargs.pop("_block_vars", None)
             return call_method(__context.meter, __obj, args, kwargs)  # type: ignore[attr-defined]
+        if type(__obj) is Macro:
+            # What the general call below comes to, without its questions.
+            kwargs.pop("_loop_vars", None)
+            kwargs.pop("_block_vars", None)
+            return __obj(__context.eval_ctx, *args, **kwargs)
         return super().call(__context, __obj, *args, **kwargs)
 
 
-def _raise_exception(message: Any) -> None:
-    raise TemplateRaised(message)
+@pass_context
+def _raise_exception(context: Context, message: Any) -> None:
+    meter_of(context).measure(message)
+    raise TemplateRaised(str(message))
 
 
 @pass_context
@@ -121,8 +128,11 @@ def _lipsum(
     min: int = 20,  # noqa: A002
     max: int = 100,  # noqa: A002
 ) -> str:
-    if n * max > _MAX_LOREM_WORDS:
-        raise TemplateRejected(reason=f"it asks for more than {_MAX_LOREM_WORDS} filler words.")
+    if n * max > MAX_FILLER_WORDS:
+        raise TemplateRejected(
+            reason=f"it asks for more than {MAX_FILLER_WORDS} filler words.",
+            details={"limit": "max_filler_words", "max_filler_words": MAX_FILLER_WORDS},
+        )
     meter_of(context).allocate(n * max * 12)
     return generate_lorem_ipsum(n, html, min, max)
 

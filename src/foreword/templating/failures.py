@@ -24,6 +24,7 @@ from foreword.templating.environment import TemplateRaised
 
 _MISSING = re.compile(r"No (filter|test) named ")
 _UNCLEAN = re.compile(r"<|\b0x[0-9a-f]+")
+MAX_REASON_CHARS = 1000
 _NO_LOADER = "no loader for this environment specified"
 
 
@@ -42,11 +43,14 @@ def explain_render(error: Exception) -> ForewordError:
     """Return why a rendering stopped."""
     if isinstance(error, ForewordError):
         return error
-    line = _line(error.__traceback__)
+    lines = _lines(error.__traceback__)
+    line = lines[-1] if lines else None
     message = str(error)
     if isinstance(error, TemplateRaised):
         return _rejected(message, line)
     if type(error) is TemplateRuntimeError and _MISSING.match(message):
+        # The innermost line is that of Jinja's stand-in for the filter.
+        line = lines[-2] if len(lines) > 1 else line
         return TemplateFailed(reason=message.rstrip("."), line=line)
     if message == _NO_LOADER:
         return TemplateFailed(reason="it includes other templates, which do not exist", line=line)
@@ -66,15 +70,17 @@ def _about(message: str) -> str:
 
 
 def _rejected(reason: str, line: int | None) -> TemplateRejected:
+    if len(reason) > MAX_REASON_CHARS:
+        reason = f"{reason[:MAX_REASON_CHARS]}…"
     return TemplateRejected(reason=reason, details={"line": line} if line else None)
 
 
-def _line(traceback: TracebackType | None) -> int | None:
-    """Return the template's line in which the error arose: that of the innermost frame."""
-    line = None
+def _lines(traceback: TracebackType | None) -> list[int]:
+    """Return the template's lines that were running, the innermost last."""
+    lines = []
     while traceback is not None:
         template: Any = traceback.tb_frame.f_globals.get("__jinja_template__")
         if template is not None:
-            line = template.get_corresponding_lineno(traceback.tb_lineno)
+            lines.append(template.get_corresponding_lineno(traceback.tb_lineno))
         traceback = traceback.tb_next
-    return line
+    return lines

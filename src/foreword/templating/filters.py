@@ -7,8 +7,8 @@ calls Jinja's own function; only `tojson` is another one, as it is in transforme
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, cast
 
 from jinja2 import pass_context
@@ -17,9 +17,9 @@ from jinja2.runtime import Context
 from jinja2.tests import TESTS
 
 from foreword.errors import TemplateRejected
-from foreword.templating.fuel import CHARS_PER_ITEM, Meter
+from foreword.templating.fuel import CHARS_PER_ITEM, SCALARS, Meter
 from foreword.templating.methods import replaced_size
-from foreword.templating.operators import check_percent, meter_of
+from foreword.templating.operators import FREE_CHARS, check_percent, meter_of
 
 Filter = Callable[..., Any]
 
@@ -28,7 +28,7 @@ _JINJA_TESTS = cast(Mapping[str, Filter], TESTS)
 Guard = Callable[..., Any]
 
 MAX_ROUND_DIGITS = 4096
-_PLAIN = frozenset({str, bool, int, float, type(None)})
+MAX_JSON_INDENT = 64
 
 
 @pass_context
@@ -45,7 +45,7 @@ def tojson(
     Source: transformers 5.20, whose templates' `tojson` this is.
     """
     meter = meter_of(context)
-    size = meter.measure(x)
+    size = 0 if meter.is_given(x) else meter.measure(x)
     if separators is not None:
         size *= max(1, max(len(part) for part in separators))
     options: dict[str, Any] = {
@@ -56,23 +56,25 @@ def tojson(
     }
     if indent is None:
         meter.allocate(size)
-        return json.dumps(x, **options)
-    meter.allocate(indent if isinstance(indent, int) else len(indent))
-    chunks = []
-    num_chars = 0
-    for chunk in json.JSONEncoder(**options).iterencode(x):
-        num_chars += len(chunk)
-        meter.allocate(num_chars if num_chars > meter.limits.max_output_chars else len(chunk))
-        chunks.append(chunk)
-    return "".join(chunks)
+        text = json.dumps(x, **options)
+        meter.allocate(len(text))
+        return text
+    if (indent if isinstance(indent, int) else len(indent)) > MAX_JSON_INDENT:
+        raise TemplateRejected(
+            reason=f"it indents JSON by more than {MAX_JSON_INDENT} characters.",
+            details={"limit": "max_json_indent", "max_json_indent": MAX_JSON_INDENT},
+        )
+    # Indented, a deep value grows with its depth, so the text is counted as it is made.
+    chunks = iter(json.JSONEncoder(**options).iterencode(x))
+    texts = []
+    while text := "".join(islice(chunks, 512)):
+        size += len(text)
+        meter.allocate(size)
+        texts.append(text)
+    return "".join(texts)
 
 
-def _text(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
-    meter.measure(value)
-    return value
-
-
-def _items(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _items(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
     if isinstance(value, str):
         meter.allocate(len(value) * CHARS_PER_ITEM)
     else:
@@ -80,7 +82,7 @@ def _items(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
     return value
 
 
-def _lines(meter: Meter, value: Any, width: Any = 4, *args: Any, **kwargs: Any) -> Any:
+def _lines(meter: Meter, value: Any, /, width: Any = 4, *args: Any, **kwargs: Any) -> Any:
     size = meter.measure(value)
     step = width if isinstance(width, int) else meter.measure(width)
     num_lines = value.count("\n") + 1 if isinstance(value, str) else size
@@ -88,19 +90,19 @@ def _lines(meter: Meter, value: Any, width: Any = 4, *args: Any, **kwargs: Any) 
     return value
 
 
-def _center(meter: Meter, value: Any, width: Any = 80, *args: Any, **kwargs: Any) -> Any:
+def _center(meter: Meter, value: Any, /, width: Any = 80, *args: Any, **kwargs: Any) -> Any:
     size = meter.measure(value)
     meter.allocate(max(size, width if isinstance(width, int) else 0))
     return value
 
 
-def _wrap(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _wrap(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
     longest = max([len(arg) for arg in (*args, *kwargs.values()) if isinstance(arg, str)] or [1])
     meter.allocate(meter.measure(value) * (1 + longest))
     return value
 
 
-def _replace(meter: Meter, value: Any, old: Any, new: Any, count: Any = None) -> Any:
+def _replace(meter: Meter, value: Any, /, old: Any, new: Any, count: Any = None) -> Any:
     size = meter.measure(value) + meter.measure(old) + meter.measure(new)
     if all(type(part) is str for part in (value, old, new)):
         size = replaced_size(value, old, new, count)
@@ -110,45 +112,48 @@ def _replace(meter: Meter, value: Any, old: Any, new: Any, count: Any = None) ->
     return value
 
 
-def _format(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _format(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
     meter.measure(value)
     if isinstance(value, str):
         check_percent(meter, value, kwargs or args)
     return value
 
 
-def _join(meter: Meter, value: Any, d: Any = "", *args: Any, **kwargs: Any) -> Any:
+def _join(meter: Meter, value: Any, /, d: Any = "", *args: Any, **kwargs: Any) -> Any:
     items = list(value)
     meter.allocate(meter.measure(items) + meter.measure(d) * len(items))
     return items
 
 
-def _batch(meter: Meter, value: Any, linecount: Any = 0, *args: Any, **kwargs: Any) -> Any:
+def _batch(meter: Meter, value: Any, /, linecount: Any = None, *args: Any, **kwargs: Any) -> Any:
+    linecount = kwargs.get("slices", linecount)
     if isinstance(linecount, int):
         meter.allocate(max(linecount, 0) * CHARS_PER_ITEM)
     return _items(meter, value)
 
 
-def _sum(meter: Meter, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _sum(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
     items = list(value)
     size = meter.measure(items)
-    if any(type(item) not in _PLAIN for item in items):
+    if any(type(item) not in SCALARS for item in items):
         meter.allocate(size * len(items))
     return items
 
 
-def _round(meter: Meter, value: Any, precision: Any = 0, *args: Any, **kwargs: Any) -> Any:
+def _round(meter: Meter, value: Any, /, precision: Any = 0, *args: Any, **kwargs: Any) -> Any:
     if isinstance(precision, int) and abs(precision) > MAX_ROUND_DIGITS:
-        raise TemplateRejected(reason=f"it rounds to more than {MAX_ROUND_DIGITS} digits.")
+        raise TemplateRejected(
+            reason=f"it rounds to more than {MAX_ROUND_DIGITS} digits.",
+            details={"limit": "max_round_digits", "max_round_digits": MAX_ROUND_DIGITS},
+        )
     return value
 
 
+_TEXT = (
+    "capitalize e escape filesizeformat forceescape lower pprint safe string striptags title"
+    " trim truncate upper urlencode urlize wordcount xmlattr"
+)
 _GUARDS: tuple[tuple[Guard, str], ...] = (
-    (
-        _text,
-        "capitalize e escape filesizeformat forceescape lower pprint safe string striptags"
-        " title trim truncate upper urlencode urlize wordcount xmlattr",
-    ),
     (_items, "dictsort groupby list max min random reverse sort unique"),
     (_lines, "indent"),
     (_center, "center"),
@@ -172,6 +177,8 @@ _COMPARISONS = tuple(
 def make_filters() -> dict[str, Filter]:
     """Return Jinja's filters with the ones that can cost wrapped, and `tojson`."""
     filters: dict[str, Filter] = dict(_JINJA_FILTERS)
+    for name in _TEXT.split():
+        filters[name] = _counted(_JINJA_FILTERS[name])
     for guard, names in _GUARDS:
         for name in names.split():
             filters[name] = _guarded(_JINJA_FILTERS[name], guard)
@@ -188,36 +195,70 @@ def make_tests() -> dict[str, Filter]:
 
 
 def _guarded(function: Filter, guard: Guard) -> Filter:
-    pass_argument = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
-    select: Callable[[Context], tuple[Any, ...]] = {
-        None: lambda context: (),
-        "context": lambda context: (context,),
-        "eval_context": lambda context: (context.eval_ctx,),
-        "environment": lambda context: (context.environment,),
-    }[pass_argument]
+    """Return a filter that `guard` looks at, and may replace the value of, first."""
+    select = _select_argument(function)
 
-    @wraps(function, assigned=("__name__", "__doc__"), updated=())
-    def measured_filter(context: Context, *args: Any, **kwargs: Any) -> Any:
+    @pass_context
+    def guarded_filter(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         meter = meter_of(context)
-        value = guard(meter, *args, **kwargs)
-        result = function(*select(context), value, *args[1:], **kwargs)
+        value = guard(meter, value, *args, **kwargs)
+        result = function(*select(context), value, *args, **kwargs)
         if isinstance(result, str):
             meter.allocate(len(result))
         return result
 
-    return pass_context(measured_filter)
+    return guarded_filter
+
+
+def _counted(function: Filter) -> Filter:
+    """Return a filter that makes text of about its value's size, counted."""
+    select = _select_argument(function)
+
+    @pass_context
+    def counted_filter(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if type(value) is not str:
+            meter_of(context).measure(value)
+        result = function(*select(context), value, *args, **kwargs)
+        if isinstance(result, str) and len(result) > FREE_CHARS:
+            meter_of(context).allocate(len(result))
+        return result
+
+    @pass_context
+    def counted_plain_filter(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if type(value) is not str:
+            meter_of(context).measure(value)
+        result = function(value, *args, **kwargs)
+        if isinstance(result, str) and len(result) > FREE_CHARS:
+            meter_of(context).allocate(len(result))
+        return result
+
+    return counted_plain_filter if select is _nothing else counted_filter
 
 
 def _guarded_comparison(function: Filter) -> Filter:
     @pass_context
-    def measured_test(context: Context, *args: Any) -> Any:
-        if not _PLAIN.issuperset(map(type, args[:1])):
-            _measure_all(meter_of(context), args)
-        return function(*args)
+    def measured_test(context: Context, value: Any, /, *args: Any) -> Any:
+        if type(value) is not str and type(value) not in SCALARS:
+            for side in (value, *args):
+                meter_of(context).measure(side)
+        return function(value, *args)
 
     return measured_test
 
 
-def _measure_all(meter: Meter, values: Iterable[Any]) -> None:
-    for value in values:
-        meter.measure(value)
+def _select_argument(function: Filter) -> Callable[[Context], tuple[Any, ...]]:
+    """Return what Jinja would pass to `function` in front of the value."""
+    name = getattr(getattr(function, "jinja_pass_arg", None), "name", "nothing")
+    return _ARGUMENTS[name]
+
+
+def _nothing(context: Context) -> tuple[Any, ...]:
+    return ()
+
+
+_ARGUMENTS: dict[str, Callable[[Context], tuple[Any, ...]]] = {
+    "nothing": _nothing,
+    "context": lambda context: (context,),
+    "eval_context": lambda context: (context.eval_ctx,),
+    "environment": lambda context: (context.environment,),
+}

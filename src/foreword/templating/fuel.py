@@ -7,14 +7,16 @@ small factor. No thread and no signal: whoever spends, checks.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, ItemsView, KeysView, ValuesView
+from collections.abc import Callable, Collection, ItemsView, KeysView, ValuesView
 from datetime import datetime
 from typing import Any
 
 from jinja2.utils import Namespace
 
 from foreword.errors import DeadlineExceeded, TemplateRejected
+from foreword.stopping import current_stop
 from foreword.templating.limits import TemplateLimits
 from foreword.types import Span
 
@@ -30,22 +32,38 @@ CHECK_EVERY_STEPS = 64
 MAX_INT_BITS = 1 << 16
 """No prompt needs an integer of more bits; Python itself prints no more than 4300 digits."""
 
-_SCALARS = frozenset({bool, type(None), float})
-_CONTAINERS = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
+SCALARS = frozenset({bool, type(None), int, float})
+"""Types of values that are small, and done with when written out."""
 
 
 class Meter:
     """Counts what a rendering does. `spans` collects the assistant's own text."""
 
-    __slots__ = ("clock", "limits", "next_check", "num_chars", "spans", "stop_at", "work")
+    __slots__ = (
+        "clock",
+        "given_ids",
+        "limits",
+        "next_check",
+        "num_chars",
+        "signal",
+        "spans",
+        "stop_at",
+        "tools",
+        "work",
+    )
 
-    def __init__(self, limits: TemplateLimits, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, limits: TemplateLimits, clock: Callable[[], datetime], tools: Any = None
+    ) -> None:
         self.limits = limits
         self.clock = clock
         self.work = 0
         self.next_check = 0
         self.num_chars = 0
         self.spans: list[Span] = []
+        self.tools = tools
+        self.given_ids: frozenset[int] | None = None
+        self.signal = current_stop()  # a service's deadline, or its word that the client left
         self.stop_at: float | None = None
         if limits.deadline_seconds is not None:
             self.stop_at = time.monotonic() + limits.deadline_seconds
@@ -74,6 +92,8 @@ class Meter:
                 " was stopped. Send a shorter conversation, or raise the render deadline.",
                 details={"deadline_seconds": limits.deadline_seconds},
             )
+        if self.signal is not None:
+            self.signal.check()
         self.next_check = min(self.work + CHECK_EVERY_STEPS, limits.max_work + 1)
 
     def allocate(self, num_chars: int) -> None:
@@ -81,13 +101,6 @@ class Meter:
         if num_chars > self.limits.max_output_chars:
             self.refuse_size(num_chars)
         self.spend(1 + (num_chars >> CHARS_PER_STEP_BITS))
-
-    def emit(self, num_chars: int) -> None:
-        """Count characters of the output itself."""
-        self.num_chars += num_chars
-        if self.num_chars > self.limits.max_output_chars:
-            self.refuse_size(self.num_chars)
-        self.spend(num_chars >> CHARS_PER_STEP_BITS)
 
     def refuse_size(self, num_chars: int) -> None:
         """Raise TemplateRejected: a value would be larger than the output may be."""
@@ -110,54 +123,79 @@ class Meter:
             size = len(value)
             self.spend(size >> CHARS_PER_STEP_BITS)
             return size
-        if kind in _SCALARS:
-            return CHARS_PER_ITEM
-        if kind is int:
-            return _int_chars(value)
+        if kind in SCALARS:
+            return _scalar_chars(value)
         return self._walk(value)
+
+    def is_given(self, value: Any) -> bool:
+        """Return whether `value` is one of the request's tools, or a tool's outer parts.
+
+        Why: what a request brings is a tree and no larger than its body, so it needs no
+        measuring; tool schemas are most of what templates print as JSON.
+        """
+        if self.given_ids is None:
+            level = [self.tools]
+            given = level[:]
+            for _ in range(3):
+                level = [
+                    part
+                    for item in level
+                    if type(item) is list or type(item) is dict
+                    for part in (item.values() if type(item) is dict else item)
+                ]
+                given += level
+            self.given_ids = frozenset(
+                id(item) for item in given if type(item) is list or type(item) is dict
+            )
+        return id(value) in self.given_ids
 
     def _walk(self, root: Any) -> int:
         limit = self.limits.max_output_chars
         total = 0
-        num_nodes = 0
         stack = [root]
-        while stack:
-            value = stack.pop()
-            kind = type(value)
-            total += len(value) + 4 if kind is str else 4
-            num_nodes += 1
-            if kind is dict:
-                stack.extend(value)
-                stack.extend(value.values())
-            elif kind is list or kind is tuple:
-                stack.extend(value)
-            elif kind is int:
-                total += _int_chars(value)
-            elif kind is not str and kind not in _SCALARS:
-                total += _push_rare(value, stack)
+        for num_containers in itertools.count(1):
+            if not stack:
+                break
+            items = _items(stack.pop())
+            total += 4 + 4 * len(items)
+            for item in items:
+                kind = type(item)
+                if kind is str:
+                    total += len(item)
+                elif kind in SCALARS:
+                    total += _scalar_chars(item)
+                else:
+                    stack.append(item)
             if total > limit:
                 self.refuse_size(total)
-            if not num_nodes & 1023:
-                self.spend(128)
-        self.spend((num_nodes >> 3) + (total >> CHARS_PER_STEP_BITS))
+            if not num_containers & 255:
+                self.spend(32)
+        self.spend(1 + (total >> CHARS_PER_STEP_BITS))
         return total
 
 
-def _push_rare(value: Any, stack: list[Any]) -> int:
-    if isinstance(value, str | bytes):
-        return len(value)
+def _items(value: Any) -> Collection[Any]:
+    """Return what writing `value` out writes out in turn; itself when that is all."""
+    kind = type(value)
+    if kind is dict:
+        return [*value, *value.values()]
+    if kind is list or kind is tuple:
+        return value  # type: ignore[no-any-return]
     if isinstance(value, Namespace):
-        stack.append(object.__getattribute__(value, "_Namespace__attrs"))
-    elif isinstance(value, dict):
-        stack.extend(value)
-        stack.extend(value.values())
-    elif isinstance(value, _CONTAINERS):
-        stack.extend(value)
-    return CHARS_PER_ITEM * 4
+        return _items(object.__getattribute__(value, "_Namespace__attrs"))
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, ItemsView):
+        return [part for pair in value for part in pair]
+    if isinstance(value, list | tuple | set | frozenset | KeysView | ValuesView):
+        return value
+    return [str(value)] if isinstance(value, str) else ()
 
 
-def _int_chars(value: int) -> int:
-    return (value.bit_length() >> 1) + 2 if value > 10**8 or value < -(10**8) else 10
+def _scalar_chars(value: Any) -> int:
+    if type(value) is int and not -(10**8) < value < 10**8:
+        return (value.bit_length() >> 1) + 2
+    return CHARS_PER_ITEM
 
 
 def _count(number: int) -> str:

@@ -15,11 +15,12 @@ class TemplateLimits:
     """The most that one rendering may do.
 
     Shapes: `max_work` counts steps: one for every turn of a loop and call of a macro, one for
-    every 64 characters a step makes or looks at. `max_output_chars` bounds the output, and every
-    single value on the way to it. `deadline_seconds` counts from the start of the rendering;
-    None sets no deadline.
+    every 1024 characters that are made or looked at. `max_output_chars` bounds the output, and
+    every single value on the way to it. `deadline_seconds` counts from the start of the
+    rendering; None sets no deadline.
 
-    Why: a chat of 1000 messages and 300 tools takes real templates at most a fiftieth of it.
+    Why: a chat of 1000 messages and 300 tools takes 50 of 53 real templates under 110,000
+    steps; one that appends each message to a growing text, a million.
     """
 
     max_work: int = 4_000_000

@@ -19,7 +19,7 @@ from jinja2.sandbox import (
 )
 from markupsafe import Markup
 
-from foreword.templating.fuel import CHARS_PER_ITEM, CHARS_PER_STEP_BITS, Meter
+from foreword.templating.fuel import CHARS_PER_ITEM, CHARS_PER_STEP_BITS, SCALARS, Meter
 from foreword.templating.operators import check_width, meter_of
 
 GUARDED_TYPES = frozenset({str, bytes, list, tuple, dict, int, float, bool})
@@ -39,14 +39,15 @@ def call_method(meter: Meter, method: Any, args: Args, kwargs: dict[str, Any]) -
     if name == "join" and args:
         # A generator can be read only once: what was measured is what is joined.
         args = (list(args[0]), *args[1:])
+    else:
+        for value in args:
+            if type(value) is not str and type(value) not in SCALARS:
+                meter.measure(value)
     growth = _GROWTH.get(name)
     if growth is not None:
         growth(meter, owner, args, kwargs)
     elif isinstance(owner, str | bytes | list | tuple | dict):
         meter.spend(len(owner) >> CHARS_PER_STEP_BITS)
-    for value in args:
-        if type(value) is tuple:
-            meter.measure(value)
     return method(*args, **kwargs)
 
 

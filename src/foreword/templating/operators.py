@@ -14,10 +14,19 @@ from jinja2 import pass_context
 from jinja2.runtime import Context, markup_join
 
 from foreword.errors import TemplateRejected
-from foreword.templating.fuel import CHARS_PER_ITEM, CHARS_PER_STEP_BITS, MAX_INT_BITS, Meter
+from foreword.templating.fuel import (
+    CHARS_PER_ITEM,
+    CHARS_PER_STEP_BITS,
+    MAX_INT_BITS,
+    SCALARS,
+    Meter,
+)
 
 _PERCENT_SPEC = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\d+|\*)?(?:\.(\d+|\*))?")
 _SEQUENCES = (str, bytes, list, tuple)
+
+FREE_CHARS = 1 << CHARS_PER_STEP_BITS
+"""A value up to this size costs nothing: the turn of the loop that makes it was paid for."""
 
 
 def meter_of(context: Context) -> Meter:
@@ -39,51 +48,62 @@ def tick(context: Context, num_steps: int) -> bool:
 @pass_context
 def measured(context: Context, value: Any) -> Any:
     """Return `value` unchanged, after counting what writing it out would take."""
-    if type(value) is str:
-        context.meter.work += len(value) >> CHARS_PER_STEP_BITS  # type: ignore[attr-defined]
-    else:
-        context.meter.measure(value)  # type: ignore[attr-defined]
+    kind = type(value)
+    if kind is str:
+        if len(value) > FREE_CHARS:
+            meter_of(context).allocate(len(value))
+    elif kind not in SCALARS:
+        meter_of(context).measure(value)
     return value
 
 
 @pass_context
-def add(context: Context, first: Any, *rest: Any) -> Any:
-    """Return `first + rest[0] + rest[1] …`."""
-    meter = context.meter  # type: ignore[attr-defined]
-    num_chars = 0
-    if type(first) is str:
-        for value in rest:
-            if type(value) is not str:
-                break
-            num_chars += len(value)
-        else:
-            meter.allocate(num_chars + len(first))
-            return first + "".join(rest)
-    total = first
+def sliced(context: Context, value: Any) -> Any:
+    """Return `value`, a slice just made, after counting it."""
+    size = _num_chars(value)
+    if size > FREE_CHARS:
+        meter_of(context).allocate(size)
+    return value
+
+
+@pass_context
+def add(context: Context, total: Any, *rest: Any) -> Any:
+    """Return `total + rest[0] + rest[1] …`.
+
+    Why: counted after it is made, which is early enough: no sum is larger than its terms.
+    """
     for value in rest:
-        if isinstance(total, _SEQUENCES) and isinstance(value, _SEQUENCES):
-            meter.allocate(_num_chars(total) + _num_chars(value))
         total = total + value
+    kind = type(total)
+    if kind is not int:
+        size = len(total) if kind is str else _num_chars(total)
+        if size > FREE_CHARS:
+            meter_of(context).allocate(size)
     return total
 
 
 @pass_context
-def add_measured(context: Context, first: Any, *rest: Any) -> Any:
+def add_measured(context: Context, total: Any, *rest: Any) -> Any:
     """Return the sum as `add` does, measured for printing."""
-    total = add(context, first, *rest)
-    if type(total) is not str:
-        context.meter.measure(total)  # type: ignore[attr-defined]
-    return total
+    for value in rest:
+        total = total + value
+    return measured(context, total)
 
 
 @pass_context
 def concatenate(context: Context, *values: Any) -> str:
     """Return `values[0] ~ values[1] …`."""
-    meter = meter_of(context)
-    meter.allocate(sum([meter.measure(value) for value in values]))
     if context.eval_ctx.autoescape:
+        meter_of(context).measure(values)
         return markup_join(values)
-    return "".join([str(value) for value in values])
+    try:
+        text = "".join(values)
+    except TypeError:  # not all of them are text
+        meter_of(context).measure(values)
+        text = "".join([str(value) for value in values])
+    if len(text) > FREE_CHARS:
+        meter_of(context).allocate(len(text))
+    return text
 
 
 @pass_context
@@ -142,7 +162,7 @@ def _to_int(meter: Meter, digits: str) -> int:
 def _num_chars(value: Any) -> int:
     if isinstance(value, str | bytes):
         return len(value)
-    return len(value) * CHARS_PER_ITEM
+    return len(value) * CHARS_PER_ITEM if isinstance(value, list | tuple) else 0
 
 
 def _check_bits(meter: Meter, num_bits: int) -> None:

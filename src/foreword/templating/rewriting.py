@@ -22,10 +22,12 @@ NESTED_GENERATION_METHOD = "pass_generation"
 
 _TICK, _MEASURED, _ADD, _ADD_MEASURED = " tick", " measured", " add", " add measured"
 _CONCATENATE, _MULTIPLY, _POWER, _MODULO = " concatenate", " multiply", " power", " modulo"
+_SLICED = " sliced"
 
 OPERATOR_FILTERS: dict[str, Any] = {
     _TICK: operators.tick,
     _MEASURED: operators.measured,
+    _SLICED: operators.sliced,
     _ADD: operators.add,
     _ADD_MEASURED: operators.add_measured,
     _CONCATENATE: operators.concatenate,
@@ -97,16 +99,14 @@ class _Fuel(NodeTransformer):
     # -- what grows
 
     def visit_Add(self, node: nodes.Add) -> nodes.Node:
-        terms = []
-        left: nodes.Expr = node
-        while isinstance(left, nodes.Add):
-            terms.append(left.right)
-            left = left.left
-        terms.append(left)
-        visited = [self.visit(term) for term in reversed(terms)]
-        return _call(_ADD, *visited)
+        terms = _terms(node)
+        if all(isinstance(term, nodes.Const) for term in terms):
+            return node
+        return _call(_ADD, *[self.visit(term) for term in terms])
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+        if all(isinstance(part, nodes.Const) for part in node.nodes):
+            return node
         return _call(_CONCATENATE, *[self.visit(part) for part in node.nodes])
 
     def visit_Mul(self, node: nodes.Mul) -> nodes.Node:
@@ -121,9 +121,28 @@ class _Fuel(NodeTransformer):
     # -- what looks at everything at a stroke
 
     def visit_Output(self, node: nodes.Output) -> nodes.Node:
-        self.generic_visit(node)
-        node.nodes = [_printed(child) for child in node.nodes]
+        children = []
+        for child in node.nodes:
+            # What is joined only to be printed is printed part by part.
+            children += child.nodes if isinstance(child, nodes.Concat) else [child]
+        node.nodes = [self._printed(child) for child in children]
         return node
+
+    def _printed(self, node: nodes.Expr) -> nodes.Expr:
+        if isinstance(node, nodes.Add) and not self.num_buffers:
+            terms = _terms(node)
+            if any(isinstance(term, nodes.Const) and isinstance(term.value, str) for term in terms):
+                # A text, and it goes straight to the output, where it is counted.
+                return _sum([self.visit(term) for term in terms])
+        node = self.visit(node)
+        if isinstance(node, nodes.TemplateData | nodes.Const):
+            return node
+        if isinstance(node, nodes.Filter):
+            if node.name == _ADD:
+                node.name = _ADD_MEASURED
+            if node.name in _COUNTED:
+                return node
+        return _call(_MEASURED, node)
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         self.generic_visit(node)
@@ -138,7 +157,7 @@ class _Fuel(NodeTransformer):
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
         self.generic_visit(node)
         if isinstance(node.arg, nodes.Slice):
-            return _call(_MEASURED, node)
+            return _call(_SLICED, node)
         node.arg = _measured(node.arg)
         return node
 
@@ -148,15 +167,20 @@ class _Fuel(NodeTransformer):
         return node
 
 
-def _printed(node: nodes.Expr) -> nodes.Expr:
-    if isinstance(node, nodes.TemplateData | nodes.Const):
-        return node
-    if isinstance(node, nodes.Filter):
-        if node.name == _ADD:
-            node.name = _ADD_MEASURED
-        if node.name in _COUNTED:
-            return node
-    return _call(_MEASURED, node)
+def _terms(node: nodes.Expr) -> list[nodes.Expr]:
+    """Return the terms of a sum, first to last."""
+    terms = []
+    while isinstance(node, nodes.Add):
+        terms.append(node.right)
+        node = node.left
+    return [node, *reversed(terms)]
+
+
+def _sum(terms: list[nodes.Expr]) -> nodes.Expr:
+    total = terms[0]
+    for term in terms[1:]:
+        total = nodes.Add(total, term, lineno=total.lineno)
+    return total
 
 
 def _measured(node: nodes.Expr) -> nodes.Expr:
