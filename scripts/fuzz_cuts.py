@@ -4,8 +4,8 @@ What enters: folders of tokenizer files, a seed and a number of cuts. What leave
 tokenizer, and exit status 1 when one id or offset differs.
 
 Four kinds of check, each against the reference's encode of the whole text: two pieces at a single
-cut; all pieces between all cuts at once; a text that grows, re-encoded from a stable cut on; the
-offsets of pieces.
+cut; all pieces between all cuts at once; a text that grows, encoded on from a stable cut and from
+its tail backwards; the offsets of pieces.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from foreword.tokenizer.encode import Segment, assemble_offsets, make_segment, plan
+from foreword.tokenizer.encode import Segment, assemble_offsets, make_segment, plan, tail_segments
 from foreword.tokenizer.segments import CutRules, prove, stable_prefix
 
 ATOMS = [
@@ -102,7 +103,7 @@ def check_text(
         segments.append(make_segment(rules, text, 0, place))
         segments.append(make_segment(rules, text, place, len(text)))
     ends = [0, *places, len(text)]
-    pieces = [make_segment(rules, text, a, b) for a, b in zip(ends, ends[1:], strict=False)]
+    pieces = [make_segment(rules, text, a, b) for a, b in pairwise(ends)]
     answers = encode(tokenizer, [text, *(s.of(text) for s in (*segments, *pieces))])
     whole, halves = answers[0], answers[1 : 1 + len(segments)]
     for i, place in enumerate(few):
@@ -110,7 +111,7 @@ def check_text(
         if halves[2 * i] + halves[2 * i + 1] != whole:
             tally.differences.append(f"cut {text[:place]!r} | {text[place:]!r}")
     tally.splits += 1
-    if sum(answers[1 + len(segments) :], []) != whole:
+    if list(chain(*answers[1 + len(segments) :])) != whole:
         tally.differences.append(f"split {[s.of(text) for s in pieces]!r}")
     if rules.offsets_gap is None:
         check_offsets(tokenizer, text, pieces, tally)
@@ -127,14 +128,18 @@ def check_offsets(tokenizer: Tokenizer, text: str, pieces: Sequence[Segment], ta
 
 
 def check_append(tokenizer: Tokenizer, rules: CutRules, text: str, more: str, tally: Tally) -> None:
-    """Compare a text that grew: what stood before its stable cut is not encoded again."""
+    """Compare a text that grew, encoded on from its stable cut, and from its tail backwards."""
     place = stable_prefix(rules, text, target_chars=20)
     grown = text + more
     pieces = plan(rules, grown, start=place, target_chars=20)
     old = [make_segment(rules, text, 0, place)] if place else []
-    whole, *answers = encode(tokenizer, [grown, *(s.of(grown) for s in (*old, *pieces))])
+    back = list(tail_segments(rules, grown, target_chars=20))[::-1]
+    segments = [*old, *pieces, *back]
+    whole, *answers = encode(tokenizer, [grown, *(s.of(grown) for s in segments)])
     tally.appends += 1
-    if sum(answers, []) != whole:
+    if list(chain(*answers[len(old) + len(pieces) :])) != whole:
+        tally.differences.append(f"tail {[s.of(grown) for s in back]!r}")
+    if list(chain(*answers[: len(old) + len(pieces)])) != whole:
         tally.differences.append(f"append {text[:place]!r} | {text[place:]!r} + {more!r}")
 
 

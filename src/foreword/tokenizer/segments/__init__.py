@@ -1,6 +1,7 @@
 """Proofs: where a text may be cut so that the ids of its pieces are the ids of the whole.
 
-What enters: the bytes of a `tokenizer.json` (`prove`), then texts. What leaves: cuts.
+What enters: a tokenizer file (`prove`, or as it is run: `prove_file`), then texts. What leaves:
+cuts.
 
 Rules of this package: pure; proved from the file or refused with a reason; nothing remembered.
 Reading order: contexts, patterns, normalizers, pretokenizers, vocabulary, added_tokens, rules,
@@ -16,7 +17,7 @@ from foreword.tokenizer.segments.cuts import (
     previous_token_cut,
     stable_prefix,
 )
-from foreword.tokenizer.segments.prove import prove
+from foreword.tokenizer.segments.prove import prove, prove_file
 from foreword.tokenizer.segments.rules import CutKind, CutRules
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "previous_cut",
     "previous_token_cut",
     "prove",
+    "prove_file",
     "stable_prefix",
 ]

@@ -12,11 +12,12 @@ Flags reach further: `lstrip` and `rstrip` take whitespace, `single_word` looks 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TypeAlias
 
-from foreword.tokenizer.segments.file import AddedToken
+from foreword.tokenizer.tokenizer_file import AddedTokenRow
 
 Split: TypeAlias = tuple[str, str]
 """A token's text, in two halves."""
@@ -42,7 +43,7 @@ class AddedTokens:
     anchors: dict[str, dict[int, frozenset[str]]]
     """First two characters of a token to its length to the tokens: where a cut is worth making."""
     max_chars: int
-    first_chars: frozenset[str]
+    last_chars: frozenset[str]
 
     def cross(self, text: str, place: int, *, is_open: bool = False) -> bool:
         """Say whether an occurrence of a token lies across `place`.
@@ -87,35 +88,45 @@ def _may_be_word(char: str) -> bool:
 
 
 def index_added_tokens(
-    tokens: Sequence[AddedToken], *, is_identity: bool, lowers: bool
+    tokens: Sequence[AddedTokenRow],
+    *,
+    is_identity: bool,
+    lowers: bool,
+    splits_special: bool = False,
 ) -> AddedTokens:
     """Index the added tokens of a file.
 
     `is_identity`: the normalizer changes nothing, so that normalized tokens are seen in the text
     as it is. Otherwise they are compared with ASCII neighbours only, which a normalizer has been
-    tried to keep, or to lower-case (`lowers`).
+    tried to keep, or to lower-case (`lowers`). `splits_special`: matches of special tokens are
+    found and given up.
     """
     raw = [token for token in tokens if token.content and not token.normalized]
     normalized = [token for token in tokens if token.content and token.normalized]
     seen = raw + normalized if is_identity else raw
-    hidden = [] if is_identity else [token.content for token in normalized]
-    if lowers:
-        hidden += [content.lower() for content in hidden]
+    # Raw ones too: a token that was added twice, with other flags, is looked for both ways.
+    hidden = [] if is_identity else [token.content for token in (*raw, *normalized)]
+    given_up = [t.content for t in seen if t.single_word or (splits_special and t.special)]
     return AddedTokens(
         inner=_index_inner(token.content for token in seen),
-        refused=frozenset(pair for content in hidden for pair in _pairs(content)),
+        refused=frozenset(p for content in hidden for p in _pairs_as_written(content, lowers)),
         rstrip_ends=frozenset(t.content[-1] for t in seen if t.rstrip),
         lstrip_starts=frozenset(t.content[0] for t in seen if t.lstrip),
         word_starts=frozenset(t.content[0] for t in seen if t.single_word),
         word_ends=frozenset(t.content[-1] for t in seen if t.single_word),
-        anchors=_index_anchors(raw, normalized if is_identity else []),
+        anchors=_index_anchors(raw, normalized if is_identity else [], given_up),
         max_chars=max((len(token.content) for token in tokens), default=0),
-        first_chars=frozenset(token.content[0] for token in tokens if token.content),
+        last_chars=frozenset(token.content[-1] for token in tokens if token.content),
     )
 
 
-def _pairs(content: str) -> Iterable[str]:
-    return (content[i : i + 2] for i in range(len(content) - 1))
+def _pairs_as_written(content: str, lowers: bool) -> Iterable[str]:
+    """Yield what may stand in the text where two neighbours of `content` are seen normalized."""
+    for before, after in pairwise(content):
+        yield before + after
+        if lowers:
+            cases = product({before.lower(), before.upper()}, {after.lower(), after.upper()})
+            yield from map("".join, cases)
 
 
 def _index_inner(contents: Iterable[str]) -> dict[str, tuple[Split, ...] | None]:
@@ -130,20 +141,21 @@ def _index_inner(contents: Iterable[str]) -> dict[str, tuple[Split, ...] | None]
 
 
 def _index_anchors(
-    raw: Sequence[AddedToken], normalized: Sequence[AddedToken]
+    raw: Sequence[AddedTokenRow], normalized: Sequence[AddedTokenRow], given_up: Sequence[str]
 ) -> dict[str, dict[int, frozenset[str]]]:
     """Choose the tokens whose start is worth cutting at, and certain to be one.
 
     A raw token that begins where nothing crosses is matched there, or a longer one is. A
-    normalized one is not when a raw token begins inside it, since those are taken out first.
+    normalized one is not when a raw token begins inside it, since those are taken out first. One
+    that begins a token which may be found and `given_up` is not certain either.
     """
-    single = [token.content for token in (*raw, *normalized) if token.single_word]
-    raw_contents = [token.content for token in raw]
-    found = [token for token in raw if _is_anchor(token, single)]
+    unsure = {content[:i] for content in given_up for i in range(1, len(content) + 1)}
+    is_torn = _torn_by(token.content for token in raw)
+    found = [token for token in raw if _is_anchor(token) and token.content not in unsure]
     found += [
         token
         for token in normalized
-        if _is_anchor(token, single) and not _is_torn(token.content, raw_contents)
+        if _is_anchor(token) and token.content not in unsure and not is_torn(token.content)
     ]
     for chosen in (found, [token for token in found if token.special]):
         if len({token.content[:2] for token in chosen}) <= _MAX_PREFIXES:
@@ -151,21 +163,24 @@ def _index_anchors(
     return {}
 
 
-def _is_anchor(token: AddedToken, single: Sequence[str]) -> bool:
+def _is_anchor(token: AddedTokenRow) -> bool:
     content = token.content
-    if len(content) < _MIN_ANCHOR_CHARS or content[0].isspace() or content[0].isalnum():
-        return False
-    # A longer token that looks at its neighbours might be found here and then given up.
-    return not any(other.startswith(content) for other in single)
+    return len(content) >= _MIN_ANCHOR_CHARS and not (content[0].isspace() or content[0].isalnum())
 
 
-def _is_torn(content: str, raw: Sequence[str]) -> bool:
-    """Say whether an occurrence of a raw token may begin inside `content`."""
-    return any(
-        other.startswith(content[i:]) or content.startswith(other, i)
-        for i in range(1, len(content))
-        for other in raw
-    )
+def _torn_by(raw: Iterable[str]) -> Callable[[str], bool]:
+    """Return the question whether an occurrence of a `raw` token may begin inside a token."""
+    contents = set(raw)
+    lengths = {len(content) for content in contents}
+    beginnings = {content[:i] for content in contents for i in range(1, len(content) + 1)}
+
+    def is_torn(content: str) -> bool:
+        return any(
+            content[i:] in beginnings or any(content[i : i + n] in contents for n in lengths)
+            for i in range(1, len(content))
+        )
+
+    return is_torn
 
 
 def _group(contents: Iterable[str]) -> dict[str, dict[int, frozenset[str]]]:

@@ -15,7 +15,10 @@ from foreword.tokenizer.segments.rules import CutRules
 WINDOW_CHARS = 512
 """How far a search between words looks before it gives up."""
 _MAX_REFUSALS = 64
+_MAX_TOKENS_PASSED = 8
 _LOOKAHEAD_CHARS = 2
+_LAST_LOOK_CHARS = 32
+"""Backwards, how much is looked at first; each further look is four times as wide."""
 
 
 def next_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:
@@ -38,11 +41,17 @@ def previous_cut(rules: CutRules, text: str, start: int, stop: int) -> int | Non
     """Return the last cut between words in `[start, stop)`, or None."""
     if rules.places is None:
         return None
-    start, stop = max(start, 1), min(stop, len(text))
-    end = min(stop + _LOOKAHEAD_CHARS, len(text))
-    places = [found.start() for found in rules.places.finditer(text, start, end)]
-    candidates = (place for place in reversed(places[-_MAX_REFUSALS:]) if place < stop)
-    return next((place for place in candidates if rules.holds(text, place)), None)
+    low, stop = max(start, 1), min(stop, len(text))
+    high, size = stop, _LAST_LOOK_CHARS
+    while high > low:
+        begin = max(high - size, low)
+        end = min(high + _LOOKAHEAD_CHARS, len(text))
+        places = [found.start() for found in rules.places.finditer(text, begin, end)]
+        for place in reversed(places[-_MAX_REFUSALS:]):
+            if place < high and rules.holds(text, place):
+                return place
+        high, size = begin, size * 4
+    return None
 
 
 def next_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:
@@ -50,8 +59,12 @@ def next_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int | N
     best = None
     for prefix in rules.added_tokens.anchors:
         place = text.find(prefix, start, stop + 1)
-        while place >= 0 and not rules.is_cut_at_token(text, place):
+        for _ in range(_MAX_REFUSALS):
+            if place < 0 or rules.is_cut_at_token(text, place):
+                break
             place = text.find(prefix, place + 1, stop + 1)
+        else:
+            continue
         if place >= 0:
             best, stop = place, place
     return best
@@ -62,8 +75,12 @@ def previous_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int
     best = None
     for prefix in rules.added_tokens.anchors:
         place = text.rfind(prefix, start, stop + 1)
-        while place >= 0 and not rules.is_cut_at_token(text, place):
+        for _ in range(_MAX_REFUSALS):
+            if place < 0 or rules.is_cut_at_token(text, place):
+                break
             place = text.rfind(prefix, start, place + 1)
+        else:
+            continue
         if place >= 0:
             best, start = place, place + 1
     return best
@@ -74,20 +91,40 @@ def iterate_cuts(
 ) -> Iterator[int]:
     """Yield cuts from `start` on, about `target_chars` apart.
 
-    A cut before an added token is taken from a quarter of the target on, so that the pieces of a
-    message are the same wherever the message stands. Where a text offers no cut the next look is
-    twice as far away.
+    Cuts before added tokens come first, so that a long message is cut alike wherever it stands.
+    Where a text offers no cut the next look is twice as far away.
     """
     end = len(text) if stop is None else stop
     last = start
     while end - last > target_chars:
-        place = next_token_cut(rules, text, last + target_chars // 4, last + target_chars)
+        place = _cut_at_message(rules, text, last, end, target_chars)
         if place is None:
             place = _cut_beyond(rules, text, last, end, target_chars)
         if place is None:
             return
         yield place
         last = place
+
+
+def _cut_at_message(
+    rules: CutRules, text: str, last: int, end: int, target_chars: int
+) -> int | None:
+    """Return the first added token that begins a long stretch, else one that ends a long enough.
+
+    Why: an end-of-turn token stands right before the next turn's; the cut belongs to the latter.
+    """
+    near, stop = target_chars // 4, last + target_chars
+    place = next_token_cut(rules, text, last + 1, stop)
+    if place is None:
+        return None
+    for _ in range(_MAX_TOKENS_PASSED):
+        if place is None or place >= stop:
+            break
+        following = next_token_cut(rules, text, place + 1, min(place + near, end))
+        if following is None and end - place > near:
+            return place
+        place = following
+    return next_token_cut(rules, text, last + near, stop)
 
 
 def _cut_beyond(rules: CutRules, text: str, last: int, end: int, target_chars: int) -> int | None:

@@ -9,8 +9,10 @@ left followed by that of right, and both neighbours stay what the context says t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 
 import msgspec
 import tokenizers
@@ -18,14 +20,14 @@ import tokenizers
 from foreword.tokenizer.segments.contexts import (
     ASCII,
     EVERY,
-    SPACE,
+    LETTERS,
     SPACE_ASCII,
-    SPACE_WORD,
+    SPACE_PLAIN,
     STOP,
     STOP_CJK,
     Context,
 )
-from foreword.tokenizer.segments.file import Component, flatten
+from foreword.tokenizer.tokenizer_file import Section, flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,36 +61,38 @@ class NormalizerFacts:
         return replace(self, contexts=self.contexts & contexts, is_identity=False, is_plain=False)
 
 
+_PLAIN_SPACES = frozenset({SPACE_PLAIN, SPACE_ASCII})
 # All right neighbours of the contexts are starters that compose with nothing before them, and a
 # non-space never becomes a space canonically. NFD tears kana into a letter and a mark, so that
-# a letter is no longer what stands before the stop; NFKC reaches most symbols, but no ASCII.
+# a letter is no longer what stands before the stop; NFKC reaches most symbols, but no ASCII, and
+# makes letters of letters.
 _SURVIVORS: dict[str, frozenset[Context]] = {
     "NFC": EVERY,
     "NFD": EVERY - {STOP_CJK},
-    "NFKC": ASCII,
-    "NFKD": ASCII,
+    "NFKC": ASCII | {SPACE_PLAIN},
+    "NFKD": ASCII | {SPACE_PLAIN},
     "Lowercase": EVERY,
-    "StripAccents": ASCII,
+    "StripAccents": ASCII | {SPACE_PLAIN},
     # Newlines become spaces.
-    "BertNormalizer": frozenset({SPACE_ASCII, SPACE_WORD, STOP}),
-    # Works on grapheme clusters, and a cluster ends before an ASCII character. What the map does
-    # to ASCII is tried out below, one character after the other.
-    "Precompiled": frozenset({SPACE_ASCII, SPACE_WORD, STOP}),
+    "BertNormalizer": _PLAIN_SPACES | {STOP},
+    # Works on grapheme clusters: one ends before a space, and one begins at a space before a plain
+    # character. What the map does to these is tried out below, one character after the other.
+    "Precompiled": _PLAIN_SPACES | {STOP},
 }
 _LOWERING = frozenset({"Lowercase", "BertNormalizer", "Precompiled"})
 
 
-def normalizer_facts(normalizer: Component | None) -> NormalizerFacts:
+def normalizer_facts(normalizer: Section | None) -> NormalizerFacts:
     """Say which contexts survive `normalizer`, and how it treats the space and ASCII."""
-    facts = reduce(_apply, flatten(normalizer, "normalizers"), NormalizerFacts())
+    facts = reduce(_apply, flatten(normalizer), NormalizerFacts())
     if facts.prepend and facts.prepend != facts.space:
         return facts.decline(f"the normalizer prepends {facts.prepend!r}, which is not its space")
     if facts.is_identity or not facts.contexts:
         return facts
-    return _try_ascii(facts, normalizer)
+    return _try_characters(facts, normalizer)
 
 
-def _apply(facts: NormalizerFacts, step: Component) -> NormalizerFacts:
+def _apply(facts: NormalizerFacts, step: Section) -> NormalizerFacts:
     kind = step["type"]
     if kind == "Replace":
         return _replace(facts, step)
@@ -106,22 +110,39 @@ def _apply(facts: NormalizerFacts, step: Component) -> NormalizerFacts:
     return replace(facts, lowers_ascii=facts.lowers_ascii or kind in _LOWERING)
 
 
-def _replace(facts: NormalizerFacts, step: Component) -> NormalizerFacts:
+def _replace(facts: NormalizerFacts, step: Section) -> NormalizerFacts:
     pattern, content = step["pattern"], step["content"]
     literal = pattern.get("String")
+    if literal == " " and facts.space != " ":
+        return facts  # None is left.
     if literal == " " and len(content) == 1 and not content.isspace():
         return replace(facts, space=content, is_identity=False)
     if pattern.get("Regex") == " {2,}" and content == " ":
         # A run of spaces lies wholly right of the cut, and the one space before a word stays.
-        return facts.keep(frozenset({SPACE_ASCII, SPACE_WORD}))
-    if literal and content and not re.search(r"\s", literal + content):
+        return facts.keep(_PLAIN_SPACES)
+    if literal and content and content.isascii() and not re.search(r"\s", literal + content):
         # Touches neither a space nor what decides that the character before it is none.
-        return facts.keep(frozenset({SPACE_ASCII, SPACE_WORD}))
+        return facts.keep(_PLAIN_SPACES)
     return facts.decline(f"the normalizer replaces {pattern!r}, which is not known to stay local")
 
 
-def _try_ascii(facts: NormalizerFacts, normalizer: Component | None) -> NormalizerFacts:
-    """Try the normalizer on every printable ASCII character by itself."""
+def _try_characters(facts: NormalizerFacts, normalizer: Section | None) -> NormalizerFacts:
+    """Try the normalizer on every printable ASCII character and plain letter by itself."""
+    normalize = _load(normalizer)
+    letters = LETTERS if SPACE_PLAIN in facts.contexts else ()
+    for char in chain(map(chr, range(0x20, 0x7F)), letters):
+        seen = normalize(char).removeprefix(facts.prepend)
+        wanted = facts.space if char == " " else char
+        if seen == wanted or (facts.lowers_ascii and seen == wanted.lower()):
+            continue
+        if not seen or char == " " or any(map(str.isspace, seen)):
+            return facts.decline(f"the normalizer turns U+{ord(char):04X} into a space or nothing")
+        if char.isascii():
+            facts = replace(facts, keeps_ascii=False, contexts=facts.contexts - {STOP})
+    return facts
+
+
+def _load(normalizer: Section | None) -> Callable[[str], str]:
     file: dict[str, object] = {
         "version": "1.0",
         "added_tokens": [],
@@ -129,14 +150,4 @@ def _try_ascii(facts: NormalizerFacts, normalizer: Component | None) -> Normaliz
         "model": {"type": "BPE", "vocab": {}, "merges": []},
     }
     loaded = tokenizers.Tokenizer.from_str(msgspec.json.encode(file).decode()).normalizer
-    assert loaded is not None
-    for code in range(0x20, 0x7F):
-        char = chr(code)
-        seen = loaded.normalize_str(char).removeprefix(facts.prepend)
-        wanted = facts.space if char == " " else char
-        if seen == wanted or (facts.lowers_ascii and seen == wanted.lower()):
-            continue
-        if SPACE in facts.contexts or char == " " or char.isalnum() or len(seen) != 1:
-            return facts.decline(f"the normalizer turns U+{code:04X} into something else")
-        facts = replace(facts, keeps_ascii=False)
-    return facts
+    return lambda text: str(loaded.normalize_str(text))

@@ -18,8 +18,8 @@ from foreword.tokenizer.segments.contexts import (
     STOP,
     Context,
 )
-from foreword.tokenizer.segments.file import Component, flatten
 from foreword.tokenizer.segments.patterns import BREAKS, GPT2, NEUTRAL
+from foreword.tokenizer.tokenizer_file import Section, flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +69,10 @@ _STEPS: dict[str, tuple[frozenset[Context], frozenset[Context]]] = {
 }
 
 
-def pretokenizer_facts(pre_tokenizer: Component | None, *, space: str) -> PreTokenizerFacts:
+def pretokenizer_facts(pre_tokenizer: Section | None, *, space: str) -> PreTokenizerFacts:
     """Say where `pre_tokenizer` always breaks a text whose spaces the normalizer made `space`."""
     facts = PreTokenizerFacts(space=space)
-    for step in flatten(pre_tokenizer, "pretokenizers"):
+    for step in flatten(pre_tokenizer):
         if facts.is_closed:
             return facts.decline(f"the pre-tokenizer {step['type']} follows one that rewrites")
         facts = _apply(facts, step)
@@ -81,7 +81,7 @@ def pretokenizer_facts(pre_tokenizer: Component | None, *, space: str) -> PreTok
     return facts
 
 
-def _apply(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
+def _apply(facts: PreTokenizerFacts, step: Section) -> PreTokenizerFacts:
     kind = step["type"]
     if kind == "Split":
         return _split(facts, step)
@@ -94,7 +94,7 @@ def _apply(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
     return facts.decline(f"the pre-tokenizer {kind} is not known")
 
 
-def _split(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
+def _split(facts: PreTokenizerFacts, step: Section) -> PreTokenizerFacts:
     pattern = step["pattern"]
     if pattern.get("String") == " " and facts.space != " ":
         return facts  # The normalizer has left no space to split at.
@@ -109,7 +109,7 @@ def _split(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
     return facts.decline("the pre-tokenizer's pattern is not one of those that are known")
 
 
-def _byte_level(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
+def _byte_level(facts: PreTokenizerFacts, step: Section) -> PreTokenizerFacts:
     if step.get("use_regex", True):
         facts = facts.split(BREAKS[GPT2])
     return replace(
@@ -120,9 +120,11 @@ def _byte_level(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
     )
 
 
-def _metaspace(facts: PreTokenizerFacts, step: Component) -> PreTokenizerFacts:
+def _metaspace(facts: PreTokenizerFacts, step: Section) -> PreTokenizerFacts:
     old_spelling = "always" if step.get("add_prefix_space", True) else "never"
     scheme = step.get("prepend_scheme", old_spelling)
+    if facts.space not in (" ", step["replacement"]):
+        return facts.decline("Metaspace and the normalizer spell the space differently")
     facts = replace(
         facts,
         space=step["replacement"],

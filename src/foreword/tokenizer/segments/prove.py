@@ -1,6 +1,6 @@
 """Prove from a tokenizer's own file where its texts may be cut.
 
-What enters: the bytes of `tokenizer.json`. What leaves: `CutRules`.
+What enters: a tokenizer file, as bytes or as it is run. What leaves: `CutRules`.
 
 Rules of this file: every piece of the pipeline must agree before a context is allowed; whatever
 is not known refuses, with its reason. Truncation and padding of the file are not looked at: the
@@ -8,6 +8,8 @@ loader turns both off.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Collection
 
 from foreword.tokenizer.segments.added_tokens import index_added_tokens
 from foreword.tokenizer.segments.contexts import (
@@ -17,35 +19,61 @@ from foreword.tokenizer.segments.contexts import (
     SPACES,
     Context,
     compile_contexts,
+    widest,
 )
-from foreword.tokenizer.segments.file import Component, TokenizerFile, flatten, read_file
 from foreword.tokenizer.segments.normalizers import NormalizerFacts, normalizer_facts
 from foreword.tokenizer.segments.pretokenizers import PreTokenizerFacts, pretokenizer_facts
 from foreword.tokenizer.segments.rules import CutKind, CutRules
-from foreword.tokenizer.segments.vocabulary import Vocabulary, read_vocabulary
+from foreword.tokenizer.segments.vocabulary import (
+    Vocabulary,
+    index_vocabulary,
+    read_vocabulary,
+    word_gap,
+)
+from foreword.tokenizer.tokenizer_file import TokenizerFile, flatten, read_tokenizer_file
 
 _WORD_MODELS = frozenset({"BPE", "WordPiece", "WordLevel", "Unigram"})
 
 
 def prove(tokenizer_json: bytes) -> CutRules:
-    """Return where texts of this tokenizer may be cut, with the reasons for what is refused.
+    """Return where texts of a `tokenizer.json`, run as it is, may be cut.
 
-    Raises: `AssetsInvalid` when the file is not a tokenizer file.
+    Raises: `AssetsInvalid` when it is not a tokenizer file.
     """
-    file = read_file(tokenizer_json)
-    refusal = _refuse_all(file)
-    if refusal is not None:
+    file = read_tokenizer_file(tokenizer_json)
+    return prove_file(file, lambda: read_vocabulary(tokenizer_json))
+
+
+def prove_file(
+    file: TokenizerFile,
+    read_model_vocabulary: Callable[[], Collection[str]],
+    *,
+    splits_special_tokens: bool = False,
+) -> CutRules:
+    """Return where texts may be cut, with the reasons for what is refused.
+
+    `file` is the pipeline as it is run, with every added token. The model's own vocabulary
+    (without added tokens) is read only where a text is one word of the model.
+    `splits_special_tokens`: the tokenizer was told to encode special tokens as text.
+    """
+    gap = _model_gap(file)
+    if gap is not None:
         nothing = index_added_tokens((), is_identity=True, lowers=False)
-        return CutRules(kind="none", reasons=(refusal,), added_tokens=nothing)
+        return CutRules(kind="none", reasons=(gap,), added_tokens=nothing)
     normalizer = normalizer_facts(file.normalizer)
     words = pretokenizer_facts(file.pre_tokenizer, space=normalizer.space)
     tokens = index_added_tokens(
-        file.added_tokens, is_identity=normalizer.is_identity, lowers=normalizer.lowers_ascii
+        file.added_tokens,
+        is_identity=normalizer.is_identity,
+        lowers=normalizer.lowers_ascii,
+        splits_special=splits_special_tokens,
     )
     contexts, reasons = _contexts(file, normalizer, words)
     vocabulary: Vocabulary | None = None
     if contexts and words.is_one_word:
-        read = read_vocabulary(file.model, space=words.space)
+        read = word_gap(file.model) or index_vocabulary(
+            read_model_vocabulary(), unk_token=file.model.unk_token, space=words.space
+        )
         if isinstance(read, str):
             contexts, reasons = frozenset(), (*reasons, read)
         else:
@@ -53,25 +81,22 @@ def prove(tokenizer_json: bytes) -> CutRules:
     between: CutKind = "segmentation" if vocabulary is None else "vocabulary"
     return CutRules(
         kind=between if contexts else "added-tokens" if tokens.anchors else "none",
-        contexts=tuple(sorted(context.name for context in contexts)),
+        contexts=tuple(context.name for context in widest(contexts)),
         reasons=tuple(dict.fromkeys(reasons)),
-        places=compile_contexts(contexts),
+        places=compile_contexts(widest(contexts)),
         vocabulary=vocabulary,
         added_tokens=tokens,
         drops_space=bool(normalizer.prepend),
-        offsets_gap=_offsets_gap(file.post_processor),
+        offsets_gap=_offsets_gap(file, is_inside_words=vocabulary is not None),
     )
 
 
-def _refuse_all(file: TokenizerFile) -> str | None:
-    """Say why no text of this file can be encoded in pieces at all, not even at added tokens."""
+def _model_gap(file: TokenizerFile) -> str | None:
+    """Say why no text can be encoded in pieces at all, not even at added tokens."""
     if file.model.dropout:
         return "BPE dropout draws lots: no two encodings agree"
-    if file.model.kind not in _WORD_MODELS:
-        return f"the model {file.model.kind} is not known"
-    ids = [token.id for token in file.added_tokens]
-    if len(set(ids)) < len(ids):
-        return "two added tokens share an id, so that one has the other's flags"
+    if file.model.type not in _WORD_MODELS:
+        return f"the model {file.model.type} is not known"
     return None
 
 
@@ -97,6 +122,8 @@ def _contexts(
         if gap is not None:
             reasons.append(gap)
         contexts = contexts & ASCII if gap is None else frozenset()
+    if not contexts and not reasons:
+        reasons.append("the pre-tokenizer and the normalizer leave no place that always breaks")
     return contexts, tuple(reasons)
 
 
@@ -116,8 +143,16 @@ def _hidden_gap(file: TokenizerFile, normalizer: NormalizerFacts) -> str | None:
     return None
 
 
-def _offsets_gap(post_processor: Component | None) -> str | None:
-    for step in flatten(post_processor, "processors"):
+def _offsets_gap(file: TokenizerFile, *, is_inside_words: bool) -> str | None:
+    """Say why the offsets of pieces, shifted, are not those of the whole."""
+    for step in flatten(file.post_processor):
         if step.get("trim_offsets") and step.get("add_prefix_space", True):
             return "the post-processor treats the first space of a text unlike all others"
+    for step in flatten(file.normalizer):
+        # The reference counts every later offset of a section wrong when its map deletes the
+        # section's first character, so what is right depends on where the section begins.
+        if step["type"] == "Precompiled":
+            return "a Precompiled normalizer that deletes a first character shifts all offsets"
+    if is_inside_words and file.model.unk_token is None:
+        return "characters that the model drops shift the offsets of all that follow in the word"
     return None

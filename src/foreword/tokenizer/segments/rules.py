@@ -67,6 +67,9 @@ class CutRules:
         if self.vocabulary is not None and not self.vocabulary.parts(before, after):
             return False
         tokens = self.added_tokens
+        if self.drops_space and before in tokens.last_chars:
+            # Right after an added token the normalizer prepends to a space that stays.
+            return False
         return (
             before + after not in tokens.refused
             and not tokens.reach(before, after)

@@ -11,12 +11,13 @@ no unknown token is pending at the cut that could fuse across, and no byte fallb
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from operator import add
 
 import msgspec
 
-from foreword.tokenizer.segments.file import ModelPart
+from foreword.tokenizer.tokenizer_file import ModelSection
 
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 # A lone surrogate, which no JSON text decodes to: no pair can span two entries.
@@ -39,20 +40,39 @@ class Vocabulary:
         return before in self.symbols and after in self.symbols and before + after not in self.pairs
 
 
-def read_vocabulary(model: ModelPart, *, space: str) -> Vocabulary | str:
-    """Return the vocabulary's pairs, or why the model proves no cut inside a word."""
-    if model.kind != "BPE":
-        return f"a {model.kind} model is not proved inside a word"
+def word_gap(model: ModelSection) -> str | None:
+    """Say why the model proves no cut inside a word, as far as its parameters tell."""
+    if model.type != "BPE":
+        return f"a {model.type} model is not proved inside a word"
     if model.ignore_merges:
         return "ignore_merges lets a piece be a token that its merges would not make"
     if model.continuing_subword_prefix or model.end_of_word_suffix:
         return "the model marks the middle or end of a word with an affix"
-    entries = msgspec.json.decode(model.vocab, type=dict[str, int])
+    return None
+
+
+def index_vocabulary(
+    entries: Collection[str], *, unk_token: str | None, space: str
+) -> Vocabulary | str:
+    """Return which symbols ever stand side by side in an entry, or why that proves nothing."""
     joined = _SEPARATOR.join(entries)
-    num_byte_tokens = sum(1 for entry in entries if _BYTE_TOKEN.fullmatch(entry))
+    num_byte_tokens = sum(1 for e in entries if len(e) == 6 and _BYTE_TOKEN.match(e))
     if len(_BYTE_TOKEN.findall(joined)) > num_byte_tokens:
         return "byte tokens take part in merges"
-    if model.unk_token and joined.count(model.unk_token) > 1:
+    if unk_token and joined.count(unk_token) > 1:
         return "the unknown token takes part in merges"
     symbols = frozenset(entry for entry in entries if len(entry) == 1)
     return Vocabulary(symbols=symbols, pairs=frozenset(map(add, joined, joined[1:])), space=space)
+
+
+class _Model(msgspec.Struct, frozen=True):
+    vocab: dict[str, int]
+
+
+class _File(msgspec.Struct, frozen=True):
+    model: _Model
+
+
+def read_vocabulary(tokenizer_json: bytes) -> Collection[str]:
+    """Return the vocabulary of a BPE model's file."""
+    return msgspec.json.decode(tokenizer_json, type=_File).model.vocab
