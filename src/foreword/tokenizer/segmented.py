@@ -104,6 +104,16 @@ class SegmentedTokenizer:
     def warnings(self) -> tuple[str, ...]:
         return self.reference.warnings
 
+    @property
+    def cut_report(self) -> dict[str, object]:
+        """Where texts may be cut, and what could not be proved and why: for `foreword inspect`."""
+        return {
+            "kind": self.rules.kind,
+            "contexts": list(self.rules.contexts),
+            "reasons": list(self.rules.reasons),
+            "offsets_gap": self.rules.offsets_gap,
+        }
+
     def encode(
         self,
         text: str,
