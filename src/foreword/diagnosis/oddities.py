@@ -1,7 +1,7 @@
-"""A `Trace` enters; what a person wants to know of it leaves: where the tokens went, what is odd.
+"""A `Trace` enters; the usual faults its request shows leave, each with the way out.
 
-Rules of this file: nothing here changes a request or a token. Parts are found by rendering again
-without them and comparing, never by searching for a message's words.
+Rules of this file: nothing here changes a request or a token, and nothing here fails: an oddity
+is a suspicion.
 """
 
 from __future__ import annotations
@@ -9,22 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from os.path import commonprefix
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from foreword.errors import ForewordError
+from foreword.diagnosis.parts import count_tool_tokens
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.renderer import Renderer
 from foreword.stages.template import unused_kwargs
 from foreword.trace import Trace
-from foreword.types import Conversation
-
-MAX_PARTS = 200
-"""Messages told apart; earlier ones of a longer chat are one part (each costs a rendering)."""
 
 _CONTROL_TOKEN = re.compile(
     r"<\|[A-Za-z0-9_\-]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:start|end)_of_\w{1,20}>"
@@ -35,92 +30,11 @@ _MANY = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A stretch of the rendered text, what it is, and the tokens that begin in it."""
-
-    label: str
-    start: int
-    stop: int
-    num_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Oddity:
     """A usual fault found in a request: a stable code, and a sentence with the way out."""
 
     code: str
     sentence: str
-
-
-# ---------------------------------------------------------------------------------------------
-# Where the tokens went.
-
-
-def find_parts(trace: Trace, renderer: Renderer) -> tuple[Part, ...]:
-    """Return the messages, the generation prompt and what surrounds them, in text order.
-
-    Why: a template may print anything in any order, so a message's part is what the text gains
-    when the message is added to those before it.
-    """
-    if trace.conversation is None or trace.rendered is None or trace.tokens.offsets is None:
-        return ()
-    text = trace.rendered.text
-    marks = list(_boundaries(trace, renderer))
-    starts = sorted(trace.tokens.offsets.starts[trace.tokens.num_prefix_special :])
-    parts, before = [], 0
-    for label, stop in [*marks, ("generation prompt", len(text))]:
-        if stop > before:
-            num_tokens = sum(1 for start in starts if before <= start < stop)
-            parts.append(Part(label=label, start=before, stop=stop, num_tokens=num_tokens))
-            before = stop
-    return tuple(parts)
-
-
-def _boundaries(trace: Trace, renderer: Renderer) -> Iterator[tuple[str, int]]:
-    """Yield every message's label and where its text ends, in rising order."""
-    conversation, rendered = trace.conversation, trace.rendered
-    assert conversation is not None
-    assert rendered is not None
-    count = len(conversation.messages)
-    skipped = max(0, count - MAX_PARTS)
-    for num_messages in range(max(1, skipped), count + 1):
-        prefix = replace(
-            conversation,
-            messages=conversation.messages[:num_messages],
-            add_generation_prompt=False,
-            continue_final_message=False,
-        )
-        try:
-            text = renderer.to_text(prefix, trace.template).text
-        except ForewordError:
-            continue  # such a beginning is no conversation for this template; the next one is
-        label = _label(conversation, num_messages - 1)
-        if num_messages == skipped:
-            label = f"messages 0 to {skipped - 1}"
-        yield label, len(commonprefix([text, rendered.text]))
-
-
-def _label(conversation: Conversation, index: int) -> str:
-    role = conversation.messages[index].get("role")
-    with_tools = " and tools" if index == 0 and conversation.tools else ""
-    return f"[{index}] {role}{with_tools}"
-
-
-def count_tool_tokens(trace: Trace, renderer: Renderer) -> int:
-    """Return how many tokens the tools cost: those of the prompt that go when the tools go."""
-    conversation = trace.conversation
-    if conversation is None or not conversation.tools:
-        return 0
-    try:
-        rendered = renderer.to_text(replace(conversation, tools=None), trace.template)
-        tokens = renderer.to_tokens(rendered, trace.params, count_in_full=True)
-    except ForewordError:
-        return 0
-    return max(0, len(trace.tokens.token_ids) - len(tokens.token_ids))
-
-
-# ---------------------------------------------------------------------------------------------
-# What is odd.
 
 
 def find_oddities(
@@ -131,6 +45,7 @@ def find_oddities(
         *_two_bos(trace, renderer),
         *_lost_beginning(trace),
         *_split_control_tokens(trace, renderer),
+        *_unread_tools(trace),
         *_unread_kwargs(trace, body),
         *_spelled_control_tokens(trace, renderer),
         *_large_tools(trace, renderer),
@@ -179,6 +94,18 @@ def _split_control_tokens(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
         )
 
 
+def _unread_tools(trace: Trace) -> Iterator[Oddity]:
+    if trace.conversation is None or trace.template is None or not trace.conversation.tools:
+        return
+    if "tools" not in trace.template.variables:
+        yield Oddity(
+            code="unread_tools",
+            sentence=f"The request has {len(trace.conversation.tools)} tools, but nothing in the"
+            " template reads them: the model is not told of any. Describe them in the system"
+            " message, or load a template that prints them with --chat-template.",
+        )
+
+
 def _unread_kwargs(trace: Trace, body: Mapping[str, Any] | None) -> Iterator[Oddity]:
     if trace.conversation is None or trace.template is None:
         return
@@ -202,10 +129,17 @@ def _client_kwargs(body: Mapping[str, Any]) -> set[str]:
 def _spelled_control_tokens(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
     if trace.conversation is None:
         return
-    specials = [token for token in renderer.tokenizer.info.all_special_tokens if token]
+    tokenizer = renderer.tokenizer
+    specials = [token for token in tokenizer.info.all_special_tokens if token]
     for index, message in enumerate(trace.conversation.messages):
         text = _text_of(message)
-        spelled = [token for token in specials if token in text]
+        known = [token for token in specials if token in text]
+        known += [
+            token
+            for token in _CONTROL_TOKEN.findall(text)
+            if tokenizer.token_to_id(token) is not None
+        ]
+        spelled = list(dict.fromkeys(known))
         if spelled:
             yield Oddity(
                 code="spelled_control_tokens",
