@@ -1,0 +1,133 @@
+"""How many tokens an item costs: a bound family and plain numbers in, runs out.
+
+Rules of this file: nothing is decoded; a modality the model doesn't take is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NoReturn
+
+from foreword.errors import InvalidRequest, UnsupportedFeature
+from foreword.media.families import BoundAudio, BoundVisual, FamilyConfig
+from foreword.media.runs import Run, text
+from foreword.media.shapes import Item
+
+Detail = Literal["auto", "low", "high"]
+
+
+def count_image(
+    config: FamilyConfig,
+    width: int,
+    height: int,
+    *,
+    detail: Detail | None = None,
+    position: int = 0,
+    num_images: int = 1,
+) -> tuple[Run, ...]:
+    """Return what an image of this size expands to.
+
+    Shapes: `width` and `height` as shown (EXIF orientation applied), in pixels; `position` is
+    the image's place among the `num_images` of the prompt.
+
+    Raises: `InvalidRequest` for a size the model's processor refuses, `UnsupportedFeature` when
+    the model takes no images.
+
+    Source: the processors of transformers 5.20, or mistral-common 1.13 for the mode `mistral`.
+    `detail` changes nothing, as in vLLM 0.33.
+    """
+    bound = _visual(config.image, "images", config)
+    _check_size(width, height)
+    item = Item(width, height, position, num_images)
+    return bound.row.layout(bound.row.resize(item, bound.constants), item, bound.constants)
+
+
+def count_video(
+    config: FamilyConfig,
+    width: int,
+    height: int,
+    *,
+    num_frames: int,
+    timestamps: tuple[float, ...] = (),
+) -> tuple[Run, ...]:
+    """Return what a video of `num_frames` sampled frames expands to.
+
+    Shapes: `timestamps` in seconds, one a sampled frame; needed where times are written out.
+
+    Raises: as `count_image`.
+    """
+    bound = _visual(config.video, "videos", config)
+    _check_size(width, height)
+    least = bound.constants.get("min_frames_taken", 1)
+    if num_frames < least:
+        raise InvalidRequest(
+            f"The video has {num_frames} sampled frames; the model needs at least {least}.",
+            param="messages",
+        )
+    if bound.constants.get("writes_times") and len(timestamps) != num_frames:
+        raise InvalidRequest(
+            f"The video has {num_frames} sampled frames but {len(timestamps)} timestamps;"
+            " give one for each.",
+            param="messages",
+        )
+    item = Item(width, height, num_frames=num_frames, timestamps=timestamps)
+    return bound.row.layout(bound.row.resize(item, bound.constants), item, bound.constants)
+
+
+def count_audio(config: FamilyConfig, num_samples: int) -> tuple[Run, ...]:
+    """Return what a clip of `num_samples` (at the model's own sampling rate) expands to.
+
+    Raises: `InvalidRequest` for a clip too short to be heard, `UnsupportedFeature` when the model
+    takes no audio.
+    """
+    bound = config.audio
+    if bound is None:
+        _refuse_modality("audio", config)
+    count = bound.row.length(num_samples, bound.constants)
+    if count <= 0 or num_samples <= 0:
+        raise InvalidRequest(
+            f"The audio has {num_samples} samples, too few for one token of this model."
+            " Send a longer clip.",
+            param="messages",
+            details={"num_samples": num_samples},
+        )
+    return _audio_runs(bound, count)
+
+
+def num_samples(num_frames: int, sample_rate: int, config: FamilyConfig) -> int:
+    """Return a clip's length at the model's sampling rate, a started sample included.
+
+    Engines' resamplers may differ by one sample, so counts at a boundary by one token.
+    """
+    if config.audio is None:
+        _refuse_modality("audio", config)
+    return -(-num_frames * config.audio.row.sampling_rate // sample_rate)
+
+
+def _audio_runs(bound: BoundAudio, count: int) -> tuple[Run, ...]:
+    constants = bound.constants
+    runs = [Run(constants["pad"], count, True)]
+    if "begin" in constants:
+        runs = [Run(constants["begin"], 1), *runs, Run(constants["end"], 1)]
+    if bound.row.is_wrapped_in_newlines:
+        runs = [text("\n\n"), *runs, text("\n\n")]
+    return tuple(runs)
+
+
+def _visual(bound: BoundVisual | None, modality: str, config: FamilyConfig) -> BoundVisual:
+    if bound is None:
+        _refuse_modality(modality, config)
+    return bound
+
+
+def _refuse_modality(modality: str, config: FamilyConfig) -> NoReturn:
+    raise UnsupportedFeature(
+        feature=f"Input of {modality} for the family {config.family.name}",
+        remedy="Send what the model takes.",
+    )
+
+
+def _check_size(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise InvalidRequest(
+            f"An image of {width}x{height} pixels has no content.", param="messages"
+        )

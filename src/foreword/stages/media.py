@@ -1,0 +1,173 @@
+"""The media stage: tokens with a placeholder an item in, tokens with the items expanded out.
+
+Rules of this file: only the positions the caller gives are expanded, never tokens that look
+alike; ids, offsets, spans and counts move together. Runs become ids here and nowhere before.
+
+Why: a placeholder a user typed has the same id as an item's own; only its place tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from foreword.errors import InvalidRequest
+from foreword.media.runs import IdRun, embed_mask, materialise
+from foreword.types import MediaSpan, Offsets, TokenIds, TokenSequence, make_token_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandedItem:
+    """One item's place in the unexpanded tokens, `[start, stop)`, and what stands there instead.
+
+    `runs` are its tokens (`media.to_id_runs`); `identity` names its content.
+    """
+
+    modality: str
+    index: int
+    start: int
+    stop: int
+    identity: str
+    runs: tuple[IdRun, ...]
+
+
+def expand(
+    tokens: TokenSequence,
+    items: Sequence[ExpandedItem],
+    *,
+    joins: Sequence[tuple[int, int, int]] = (),
+) -> TokenSequence:
+    """Replace each item's placeholder by its tokens, and say where each item stands.
+
+    Shapes: the items' places are disjoint, in any order. Media tokens have no characters of their
+    own: their offsets are (0, 0), as those of special tokens. `joins` are (left, right, merged)
+    ids that become one where an expansion meets its neighbour, each tried everywhere in turn; a
+    merged token counts as the later item's, so that a span starts where the engine says.
+
+    Raises: `InvalidRequest` for places that overlap or lie outside, or tokens that stopped early.
+
+    Source: vLLM 0.33: an item's range is its whole replacement, `is_embed` its embeddings.
+    """
+    if not items:
+        return tokens
+    ordered = sorted(items, key=lambda item: item.start)
+    _check_places(tokens, ordered)
+    pieces = _Pieces(has_offsets=tokens.offsets is not None)
+    position = 0
+    for item in ordered:
+        pieces.copy(tokens, position, item.start)
+        pieces.put(item)
+        position = item.stop
+    pieces.copy(tokens, position, len(tokens.token_ids))
+    pieces.join(joins)
+    return replace(
+        tokens,
+        token_ids=pieces.ids,
+        offsets=pieces.offsets(),
+        spans=tuple(pieces.span(place) for place in pieces.places),
+    )
+
+
+def _check_places(tokens: TokenSequence, ordered: Sequence[ExpandedItem]) -> None:
+    if not tokens.is_complete:
+        raise InvalidRequest(
+            "Tokens that stopped early can't be expanded: encode a prompt with media whole.",
+            param="messages",
+        )
+    position = 0
+    for item in ordered:
+        if item.start < position or item.stop <= item.start or item.stop > len(tokens.token_ids):
+            raise InvalidRequest(
+                f"The {item.modality} {item.index} has tokens {item.start} to {item.stop} of"
+                f" {len(tokens.token_ids)}, which is no place of its own.",
+                param="messages",
+            )
+        position = item.stop
+
+
+@dataclass(slots=True)
+class _Place:
+    item: ExpandedItem
+    start: int
+    stop: int
+    mask: tuple[tuple[int, bool], ...] | None
+
+
+class _Pieces:
+    """The expansion under construction: arrays that grow in step, and the places of the items."""
+
+    def __init__(self, *, has_offsets: bool) -> None:
+        self.has_offsets = has_offsets
+        self.ids: TokenIds = make_token_ids()
+        self.starts: TokenIds = make_token_ids()
+        self.stops: TokenIds = make_token_ids()
+        self.places: list[_Place] = []
+
+    def copy(self, tokens: TokenSequence, start: int, stop: int) -> None:
+        self.ids.extend(tokens.token_ids[start:stop])
+        if tokens.offsets is not None:
+            self.starts.extend(tokens.offsets.starts[start:stop])
+            self.stops.extend(tokens.offsets.stops[start:stop])
+
+    def put(self, item: ExpandedItem) -> None:
+        start = len(self.ids)
+        self.ids.extend(materialise(item.runs))
+        self.places.append(_Place(item, start, len(self.ids), embed_mask(item.runs)))
+        if self.has_offsets:
+            nothing = make_token_ids((0,)) * (len(self.ids) - start)
+            self.starts.extend(nothing)
+            self.stops.extend(nothing)
+
+    def join(self, joins: Sequence[tuple[int, int, int]]) -> None:
+        for left, right, merged in joins:
+            num_lost = 0
+            for edge in self._borders():
+                border = edge - num_lost
+                if self.ids[border - 1] == left and self.ids[border] == right:
+                    self._merge(border, merged)
+                    num_lost += 1
+
+    def _borders(self) -> list[int]:
+        """Return where an item meets what stands beside it."""
+        edges = {edge for place in self.places for edge in (place.start, place.stop)}
+        return sorted(edge for edge in edges if 0 < edge < len(self.ids))
+
+    def _merge(self, border: int, merged: int) -> None:
+        self.ids[border - 1] = merged
+        del self.ids[border]
+        if self.has_offsets:
+            if not self.stops[border - 1]:
+                self.starts[border - 1] = self.starts[border]
+                self.stops[border - 1] = self.stops[border]
+            del self.starts[border]
+            del self.stops[border]
+        is_shared = any(place.start == border for place in self.places)
+        for place in self.places:
+            if place.stop == border and is_shared:
+                place.stop -= 1
+                place.mask = _without_last(place.mask)
+            elif place.start >= border:
+                place.start -= 1
+                place.stop -= 1
+
+    def offsets(self) -> Offsets | None:
+        return Offsets(starts=self.starts, stops=self.stops) if self.has_offsets else None
+
+    def span(self, place: _Place) -> MediaSpan:
+        return MediaSpan(
+            modality=place.item.modality,
+            index=place.item.index,
+            start=place.start,
+            stop=place.stop,
+            identity=place.item.identity,
+            is_embed=place.mask,
+        )
+
+
+def _without_last(
+    mask: tuple[tuple[int, bool], ...] | None,
+) -> tuple[tuple[int, bool], ...] | None:
+    if not mask:
+        return mask
+    length, embeds = mask[-1]
+    return mask[:-1] if length == 1 else (*mask[:-1], (length - 1, embeds))
