@@ -47,9 +47,19 @@ fingerprint() {
 
 groups_of() {
   case "$1" in
-    dev) echo dev ;;
-    parity) echo dev parity ;;
+    dev) echo dev ${EXTRA_GROUP:-} ;;
+    parity) echo dev parity ${EXTRA_GROUP:-} ;;
   esac
+}
+
+# Adds one more dependency group to the environment, unless its MODULE is there already.
+add_group() {
+  local EXTRA_GROUP="$1" module="$2" level
+  ! "$PYTHON" -c "import $module" >/dev/null 2>&1 || return 0
+  read -r level _ <"$STAMP"
+  say "Adding the packages of the group $EXTRA_GROUP to .venv ..."
+  if has_uv && install_with_uv "$level" ""; then return 0; fi
+  install_with_pip "$level" ""
 }
 
 install_with_uv() {

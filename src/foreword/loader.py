@@ -39,6 +39,7 @@ def load(
     template_limits: TemplateLimits = DEFAULT_LIMITS,
     memo_bytes: int = DEFAULT_MEMO_BYTES,
     max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS,
+    accelerated: bool = False,
     **options: Any,
 ) -> Renderer:
     """Load a model folder or a Hugging Face id, without weights, and return its renderer.
@@ -48,7 +49,9 @@ def load(
     model in requests; without one any name is accepted. `chat_template` is a template's name or
     its source. `generation_config` overrides entries of the model's own. `memo_bytes` bounds what
     is remembered of tokenized text (0: nothing), `max_uncut_chars` a stretch of text that must be
-    tokenized in one call. Further `options` are those of `RendererOptions`.
+    tokenized in one call. `accelerated` uses the extra `fast` where it is admitted for this
+    tokenizer: seconds at load, for a process that serves. Further `options` are those of
+    `RendererOptions`.
 
     Raises: `AssetsInvalid` naming the file at fault; `InvalidRequest` for an option out of range.
     """
@@ -65,7 +68,10 @@ def load(
     )
     if isinstance(tokenizer, HuggingFaceTokenizer):
         tokenizer = SegmentedTokenizer.over(
-            tokenizer, memo_bytes=memo_bytes, max_uncut_chars=max_uncut_chars
+            tokenizer,
+            memo_bytes=memo_bytes,
+            max_uncut_chars=max_uncut_chars,
+            is_accelerated=accelerated,
         )
     warnings = (*assets.warnings, *([length.warning] if length.warning else ()))
     assets = replace(

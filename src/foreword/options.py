@@ -27,6 +27,8 @@ class RendererOptions:
     default_chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     trust_request_chat_template: bool = False
     exclude_tools_when_tool_choice_none: bool = False
+    system_start_date: str | None = None
+    """The current date told to models whose format tells one, as 2026-11-30; None: the clock's."""
     sampling_defaults: Mapping[str, Any] = field(default_factory=dict)
     """As `sampling.default_sampling_params` gives them."""
     max_new_tokens: int | None = None

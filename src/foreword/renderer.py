@@ -7,18 +7,19 @@ nothing the caller passed in is changed.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from foreword.chat.reused_ids import REUSED_PARAM, reused_token_ids
 from foreword.engines.vllm_generate import GenerateRequest, generate_request
 from foreword.errors import InvalidRequest, UnknownModel
+from foreword.formats import find_chat_format, mistral
+from foreword.formats import requests as native
+from foreword.formats.harmony_constraints import constrain_final_channel
 from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
+from foreword.protocols.bodies import Body, ChatBody, PromptBody, cache_salt_of, kind_of
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
@@ -39,6 +40,7 @@ from foreword.stopping import check_stop
 from foreword.templating import CompiledTemplate, compile_template
 from foreword.trace import Kind, Laps, Trace
 from foreword.types import (
+    ChatTokenizer,
     Conversation,
     EngineInput,
     ModelAssets,
@@ -48,9 +50,8 @@ from foreword.types import (
     TokenSequence,
 )
 
-Body: TypeAlias = Mapping[str, Any] | bytes | str
-ChatBody: TypeAlias = ChatCompletionRequest | TokenizeRequest | PoolingRequest
-PromptBody: TypeAlias = CompletionRequest | PoolingRequest
+__all__ = ["Body", "Renderer", "kind_of"]
+
 RequestT = TypeVar("RequestT")
 
 
@@ -63,6 +64,9 @@ class Renderer:
         self.assets = assets
         self.tokenizer = tokenizer
         self.options = options
+        self.chat_format = find_chat_format(
+            tokenizer.info.mode, assets.config, start_date=options.system_start_date
+        )
 
     # -- the whole line -----------------------------------------------------------------------
 
@@ -116,7 +120,7 @@ class Renderer:
             tokens = self.chat_line(body, count_in_full=True, may_be_empty=True).tokens
         else:
             rendered = RenderedText(text=body.prompt or "")
-            tokens = self.to_tokens(rendered, self._tokenize_params(body), count_in_full=True)
+            tokens = self.to_tokens(rendered, self.tokenize_params(body), count_in_full=True)
         strings = [self.tokenizer.id_to_token(token_id) or "" for token_id in tokens.token_ids]
         return TokenizeResponse(
             count=len(tokens.token_ids),
@@ -164,16 +168,22 @@ class Renderer:
         return decoded
 
     def to_conversation(
-        self, request: ChatBody, chat_params: ChatParams, template: CompiledTemplate
+        self, request: ChatBody, chat_params: ChatParams, template: CompiledTemplate | None
     ) -> Conversation:
-        """Station 1: the conversation exactly as the template will see it."""
+        """Station 1: the conversation exactly as the template, or chat format, will see it."""
+        reader = self.chat_format or template
+        assert reader is not None
         wanted = chat_params.content_format
         if wanted == "auto":
             wanted = self.options.content_format
+        if wanted == "auto" or self.chat_format is not None:
+            wanted = reader.content_format
         return parse_conversation(
             request.messages or (),
-            content_format=template.content_format if wanted == "auto" else wanted,
-            has_developer_branch=template.has_developer_branch,
+            content_format=wanted,
+            has_developer_branch=template is None or template.has_developer_branch,
+            keeps_messages=self.chat_format is not None and self.chat_format.keeps_messages,
+            may_be_empty=self.chat_format is not None,
             tools=self._tools(request),
             chat_template_kwargs=chat_params.chat_template_kwargs,
             add_generation_prompt=chat_params.add_generation_prompt,
@@ -184,8 +194,11 @@ class Renderer:
         self, conversation: Conversation, template: CompiledTemplate | None = None
     ) -> RenderedText:
         """Station 2: the conversation as one text. The model's own template unless one is given."""
+        if self.chat_format is not None:
+            return self.chat_format.render(conversation)
         if template is None:
             template = self.template_for(None, has_tools=bool(conversation.tools))
+            assert template is not None
         return render_conversation(
             template,
             conversation,
@@ -223,7 +236,8 @@ class Renderer:
         """Station 4: the tokens within their budget, with every cut told."""
         spans = rendered.assistant_spans if with_assistant_mask and rendered else None
         engine_input = apply_budget(tokens, params, self.tokenizer.info, assistant_spans=spans)
-        if not params.return_token_offsets:
+        is_told = self.chat_format is None or self.chat_format.tells_offsets
+        if not params.return_token_offsets or not is_told:
             engine_input = replace(engine_input, offsets=None)
         if not params.needs_detokenization:
             return engine_input
@@ -231,11 +245,13 @@ class Renderer:
             return replace(engine_input, prompt=rendered.text)
         return replace(engine_input, prompt=self.tokenizer.decode(engine_input.token_ids))
 
-    def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate:
-        """Return the compiled template a request is rendered with.
+    def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate | None:
+        """Return the compiled template a request is rendered with; None where code renders it.
 
         Raises: `ChatTemplateMissing`, `TemplateFailed`.
         """
+        if self.chat_format is not None:
+            return None
         source = select_template(
             self.assets.chat_templates,
             has_tools=has_tools,
@@ -258,14 +274,14 @@ class Renderer:
 
         Ids that an earlier leg forwards (`kv_transfer_params.prompt_token_ids`) join it as tokens.
         """
-        arrival_time, laps = time.time(), Laps()
-        params = self._tokenize_params(request)
+        laps = Laps()
+        params = self.chat_tokenize_params(request)
         reused = reused_token_ids(request)
         if reused is not None:
             return self._reused_line(reused, request, params)
-        chat_params = request.chat_params(
-            trust_request_template=self.options.trust_request_chat_template
-        ).with_defaults(self.options.default_chat_template_kwargs)
+        if isinstance(self.tokenizer, ChatTokenizer):
+            return self._native_line(self.tokenizer, request, params, may_be_empty=may_be_empty)
+        chat_params = self.chat_params(request)
         template = self.template_for(
             chat_params.chat_template, has_tools=bool(self._tools(request))
         )
@@ -274,7 +290,7 @@ class Renderer:
         rendered = self.to_text(conversation, template)
         laps.lap("template")
         check_stop()
-        with_mask, salt = chat_params.return_assistant_mask, _cache_salt(request)
+        with_mask, salt = chat_params.return_assistant_mask, cache_salt_of(request)
         tokens = self.to_tokens(
             rendered,
             params,
@@ -296,14 +312,54 @@ class Renderer:
             conversation=conversation,
             rendered=rendered,
             tokens=tokens,
-            engine_input=replace(engine_input, cache_salt=salt, arrival_time=arrival_time),
+            engine_input=laps.sign(engine_input, salt),
+            seconds=laps.seconds,
+        )
+
+    def _native_line(
+        self,
+        tokenizer: ChatTokenizer,
+        request: ChatBody,
+        params: TokenizeParams,
+        *,
+        may_be_empty: bool,
+    ) -> Trace:
+        """Take a chat down the line where its tokenizer reads the client's messages itself."""
+        laps = Laps()
+        mistral.check_request(request)
+        chat = request.chat_params().with_defaults(self.options.default_chat_template_kwargs)
+        said: dict[str, Any] = {
+            "tools": self._tools(request),
+            "chat_template_kwargs": chat.chat_template_kwargs,
+            "add_generation_prompt": chat.add_generation_prompt,
+            "continue_final_message": chat.continue_final_message,
+        }
+        messages = request.messages or ()
+        conversation = parse_conversation(
+            messages, content_format="string", has_developer_branch=True, **said
+        )
+        sent = mistral.native_conversation(messages, **said)
+        laps.lap("conversation")
+        check_stop()
+        tokens = tokenizer.encode_chat(sent)
+        laps.lap("tokenize")
+        engine_input = self.to_engine_input(tokens, params)
+        if not may_be_empty:
+            _check_not_empty(engine_input, None)
+        laps.lap("budget")
+        return Trace(
+            kind="chat",
+            params=params,
+            conversation=conversation,
+            tokens=tokens,
+            engine_input=laps.sign(engine_input, cache_salt_of(request)),
             seconds=laps.seconds,
         )
 
     def _reused_line(
         self, token_ids: list[int], request: ChatBody, params: TokenizeParams
     ) -> Trace:
-        arrival_time, laps = time.time(), Laps()
+        laps = Laps()
         tokens = tokenize_ids(token_ids, self.tokenizer.info, param=REUSED_PARAM)
         engine_input = self.to_engine_input(tokens, params)
         laps.lap("budget")
@@ -312,9 +368,7 @@ class Renderer:
             params=params,
             conversation=Conversation(messages=()),
             tokens=tokens,
-            engine_input=replace(
-                engine_input, cache_salt=_cache_salt(request), arrival_time=arrival_time
-            ),
+            engine_input=laps.sign(engine_input, cache_salt_of(request)),
             seconds=laps.seconds,
         )
 
@@ -330,10 +384,10 @@ class Renderer:
         count_in_full: bool = False,
         with_offsets: bool = False,
     ) -> Trace:
-        arrival_time, laps = time.time(), Laps()
-        params, salt, param = self._tokenize_params(request), request.cache_salt, _param(request)
+        laps, params = Laps(), self.tokenize_params(request)
+        salt, param = request.cache_salt, request.prompt_param
         if isinstance(prompt, str):
-            rendered = RenderedText(text=prompt)
+            rendered = RenderedText(text=self.prompt_text(prompt, request))
             tokens = self.to_tokens(
                 rendered,
                 params,
@@ -353,11 +407,44 @@ class Renderer:
             params=params,
             rendered=rendered,
             tokens=tokens,
-            engine_input=replace(engine_input, cache_salt=salt, arrival_time=arrival_time),
+            engine_input=laps.sign(engine_input, salt),
             seconds=laps.seconds,
         )
 
-    def _tokenize_params(self, request: ChatBody | PromptBody) -> TokenizeParams:
+    def prompt_text(self, prompt: str, request: PromptBody) -> str:
+        """Return a prompt's text: with a `suffix`, what asks for the text in between.
+
+        Raises: `InvalidRequest` when the model's format has no such form.
+        """
+        if isinstance(request, PoolingRequest) or request.suffix is None:
+            return prompt
+        return native.fill_in_the_middle(self.chat_format, prompt, request.suffix)
+
+    def chat_params(self, request: ChatBody) -> ChatParams:
+        """Return how a chat is rendered, over the operator's defaults.
+
+        Raises: `InvalidRequest` for a template in the request that is not trusted.
+        """
+        if self.chat_format is not None and self.chat_format.is_sealed:
+            return native.sealed_chat_params(request)
+        return request.chat_params(
+            trust_request_template=self.options.trust_request_chat_template
+        ).with_defaults(self.options.default_chat_template_kwargs)
+
+    def chat_tokenize_params(self, request: ChatBody) -> TokenizeParams:
+        """Return the budget of a chat.
+
+        Raises: `InvalidRequest` for a budget that contradicts itself or the context.
+        """
+        if self.chat_format is None or not self.chat_format.is_sealed:
+            return self.tokenize_params(request)
+        limit = None if isinstance(request, TokenizeRequest) else self.options.max_model_len
+        return native.sealed_tokenize_params(
+            request, limit, is_pooling=isinstance(request, PoolingRequest)
+        )
+
+    def tokenize_params(self, request: ChatBody | PromptBody) -> TokenizeParams:
+        """Return the budget of a prompt, or of a chat that a template renders."""
         return request.tokenize_params(
             max_model_len=self.options.max_model_len,
             do_lower_case=self.tokenizer.info.do_lower_case,
@@ -388,6 +475,10 @@ class Renderer:
             override_max_tokens=options.max_new_tokens,
             refuse_overflow=options.refuse_overflow,
         )
+        is_harmony = self.chat_format is not None and self.chat_format.name == "harmony"
+        if is_harmony and isinstance(request, ChatCompletionRequest):
+            constraint = constrain_final_channel(sampling.structured_outputs)
+            sampling = replace(sampling, structured_outputs=constraint)
         return generate_request(
             engine_input,
             request,
@@ -396,31 +487,8 @@ class Renderer:
             request_id=request_id,
             index=index,
             default_chat_template_kwargs=options.default_chat_template_kwargs,
+            is_harmony=is_harmony,
         )
-
-
-class _KindProbe(msgspec.Struct):
-    messages: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-
-def kind_of(request: Body, *, max_bytes: int | None = None) -> Kind:
-    """Tell a chat body from a completion body: only a chat has `messages`.
-
-    Raises: `MalformedRequest` for bytes that are not a JSON object; `InvalidRequest` for more than
-    `max_bytes` of them.
-    """
-    if isinstance(request, Mapping):
-        return "chat" if "messages" in request else "completion"
-    probe = decode_request(request, _KindProbe, max_bytes=max_bytes)
-    return "completion" if probe.messages is msgspec.UNSET else "chat"
-
-
-def _cache_salt(request: ChatBody) -> str | None:
-    return None if isinstance(request, TokenizeRequest) else request.cache_salt
-
-
-def _param(request: PromptBody) -> str:
-    return "prompt" if isinstance(request, CompletionRequest) else "input"
 
 
 def _check_not_empty(engine_input: EngineInput, param: str | None) -> None:

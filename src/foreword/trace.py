@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from foreword.params import TokenizeParams
@@ -35,12 +35,17 @@ class Trace:
 
 
 class Laps:
-    """Durations of consecutive stages, in seconds."""
+    """When a request arrived, and the durations of its consecutive stages, in seconds."""
 
     def __init__(self) -> None:
+        self.arrival_time = time.time()
         self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, name: str) -> None:
         now = time.perf_counter()
         self.seconds[name], self._last = now - self._last, now
+
+    def sign(self, engine_input: EngineInput, cache_salt: str | None) -> EngineInput:
+        """Return `engine_input` with the request's own marks: when it arrived, and its salt."""
+        return replace(engine_input, cache_salt=cache_salt, arrival_time=self.arrival_time)

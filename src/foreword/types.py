@@ -12,7 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 TokenIds: TypeAlias = "array[int]"
 """Token ids as `array('I')` (unsigned 32-bit)."""
@@ -86,12 +86,15 @@ class MediaSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedText:
-    """The prompt as text. `slots` are sorted and disjoint."""
+    """The prompt as text. `slots` are sorted and disjoint, and so are `literal_spans`."""
 
     text: str
     slots: tuple[MediaSlot, ...] = ()
     assistant_spans: tuple[Span, ...] = ()
     """Characters the template put between `{% generation %}` tags; sorted and disjoint."""
+    literal_spans: tuple[Span, ...] = ()
+    """Characters that are ordinary text: each span is encoded by itself, and nothing in it can
+    become an added token. Two spans that touch are two pieces."""
 
 
 # ---------------------------------------------------------------------------------------------
@@ -153,6 +156,8 @@ class TokenSequence:
     spans: tuple[MediaSpan, ...] = ()
     num_prefix_special: int = 0
     num_suffix_special: int = 0
+    own_side: Side | None = None
+    """The side an unsaid truncation removes here, where it is not the tokenizer's default."""
     is_complete: bool = True
     num_chars: int = 0
     """Characters of the text these tokens were made from (0 for a prompt given as ids)."""
@@ -290,11 +295,13 @@ class Tokenizer(Protocol):
         with_offsets: bool = False,
         window: Window | None = None,
         scope: str = "",
+        literal_spans: Sequence[Span] = (),
     ) -> TokenSequence:
         """Return the tokens of `text`: exactly a full encode by the reference.
 
         With a `window` the answer may leave out what the window excludes (`is_complete` False).
-        `scope` keeps memoised work of different tenants apart.
+        `scope` keeps memoised work of different tenants apart. The text is cut at the ends of
+        every literal span; the spans' own characters are encoded as if there were no added tokens.
         """
         ...
 
@@ -305,12 +312,55 @@ class Tokenizer(Protocol):
     def token_to_id(self, token: str) -> int | None: ...
 
 
+@runtime_checkable
+class ChatTokenizer(Protocol):
+    """A tokenizer that is the chat format too: the client's own messages to ids in one step."""
+
+    def encode_chat(self, conversation: Conversation) -> TokenSequence:
+        """Return the tokens of a whole conversation.
+
+        Raises: `InvalidRequest` for what the format cannot say.
+        """
+        ...
+
+
 class ChatFormat(Protocol):
-    """A chat format that is code, not Jinja: conversation to tokens in one step."""
+    """A chat format that is code, not Jinja: it takes the template's place on the line."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
-    def render(self, conversation: Conversation, tokenizer: Tokenizer) -> TokenSequence: ...
+    @property
+    def content_format(self) -> ContentFormat: ...
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether contents and arguments of calls stay as they were sent, each part apart."""
+        ...
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the format alone decides the prompt.
+
+        A template, truncation, padding or offsets the request asks for are then not looked at.
+        """
+        ...
+
+    @property
+    def tells_offsets(self) -> bool:
+        """Whether engines tell a client the offsets of this model's tokens."""
+        ...
+
+    def render(self, conversation: Conversation) -> RenderedText:
+        """Return the conversation as one text.
+
+        Raises: `InvalidRequest` for what the format cannot say.
+        """
+        ...
+
+    def render_suffix(self, prompt: str, suffix: str) -> str | None:
+        """Return the text that asks for what stands between both; None: it has no such form."""
+        ...
 
 
 class Engine(Protocol):

@@ -97,7 +97,7 @@ def test_what_completions_do_not_support() -> None:
         complete(prompt="a", prompt_embeds="QUJD")
     assert embeds.value.param == "prompt_embeds"
     with pytest.raises(InvalidRequest) as suffix:
-        complete(prompt="a", suffix="b")
+        complete(prompt="a", suffix="b", echo=True)
     assert suffix.value.param == "suffix"
 
 

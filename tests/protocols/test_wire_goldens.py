@@ -28,10 +28,10 @@ REQUEST_TYPES: dict[str, Any] = {
     "/tokenize": TokenizeRequest,
     "/detokenize": DetokenizeRequest,
 }
-# Decided by the conversation, the template or the server's table of models, not by the wire.
+# Decided by the conversation, the template, the model's format or the server's table of models.
 DECIDED_LATER = re.compile(
     r"chat-(content-|no-messages|unknown-part|assistant-first|two-systems|unknown-role)"
-    r"|tools-(call|result)|wrong-type-content|unknown-model"
+    r"|tools-(call|result)|wrong-type-content|unknown-model|comp-suffix"
 )
 # Deliberate differences (each has its own test elsewhere).
 ACCEPTED_HERE = {"tools-auto-unconfigured", "tools-required", "tools-named"}

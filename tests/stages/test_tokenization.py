@@ -11,7 +11,7 @@ import pytest
 from foreword.errors import InvalidTokenIds, PromptTooManyChars
 from foreword.params import TokenizeParams
 from foreword.stages.tokenization import lower, tokenize_ids, tokenize_text
-from foreword.types import Offsets, RenderedText, TokenizerInfo, TokenSequence, Window
+from foreword.types import Offsets, RenderedText, Span, TokenizerInfo, TokenSequence, Window
 
 INFO = TokenizerInfo(
     mode="test",
@@ -32,6 +32,7 @@ class CharTokenizer:
 
     info: TokenizerInfo = INFO
     windows: list[Window | None] = field(default_factory=list)
+    literal_spans: tuple[Span, ...] = ()
 
     def encode(
         self,
@@ -41,8 +42,10 @@ class CharTokenizer:
         with_offsets: bool = False,
         window: Window | None = None,
         scope: str = "",
+        literal_spans: Sequence[Span] = (),
     ) -> TokenSequence:
         self.windows.append(window)
+        self.literal_spans = tuple(literal_spans)
         prefix = 1 if add_special_tokens else 0
         ids = array("I", [299] * prefix + [ord(c) % 256 for c in text])
         starts = array("I", [0] * prefix + list(range(len(text))))
@@ -138,6 +141,22 @@ def test_lower_casing_does_not_shift_offsets() -> None:
         CharTokenizer(),
     )
     assert list(lowered.offsets or ()) == [(0, 1), (1, 2), (1, 2), (2, 3)]
+
+
+def test_literal_spans_move_with_what_lower_casing_moves() -> None:
+    tokenizer = CharTokenizer()
+    rendered = RenderedText(text="İAİB", literal_spans=((1, 2), (2, 4)))
+    tokenize_text(rendered, params(limit=50, do_lower_case=True), tokenizer)
+    assert tokenizer.literal_spans == ((2, 3), (3, 6))
+    plain = RenderedText(text="ABC", literal_spans=((1, 2),))
+    tokenize_text(plain, params(limit=50, do_lower_case=True), tokenizer)
+    assert tokenizer.literal_spans == ((1, 2),)
+
+
+def test_a_text_with_literal_spans_is_never_pre_cut() -> None:
+    rendered = RenderedText(text="abcdefghij", literal_spans=((1, 9),))
+    cut = params(limit=4, truncate_prompt_tokens=2, truncation_side="left")
+    assert tokenize_text(rendered, cut, CharTokenizer()).num_dropped_chars == 0
 
 
 def test_lower_says_where_characters_came_from() -> None:

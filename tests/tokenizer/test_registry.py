@@ -30,7 +30,7 @@ def test_every_named_mode_loads_or_says_what_it_needs() -> None:
 
 
 def test_an_unknown_mode_lists_the_modes() -> None:
-    with pytest.raises(InvalidRequest, match=r"'nope' is unknown.*auto, hf.*mistral"):
+    with pytest.raises(InvalidRequest, match=r"'nope' is unknown.*auto, deepseek_v32.*hf.*mistral"):
         TOKENIZER_REGISTRY.load_tokenizer_class("nope")
 
 

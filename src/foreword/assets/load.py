@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from foreword.assets import files
+from foreword.assets import files, gguf
 from foreword.assets.fetch import display_name, find_folder
 from foreword.assets.sentence import read_sentence_settings
 from foreword.assets.templates import find_templates
@@ -26,13 +26,18 @@ _NOT_A_TOKENIZER = ("merges.txt", "added_tokens.json")
 def load_assets(
     model: str, *, revision: str | None = None, offline: bool | None = None
 ) -> ModelAssets:
-    """Read a model: a local folder, or a hub id whose non-weight files are downloaded.
+    """Read a model: a local folder or GGUF file, or a hub id whose small files are downloaded.
 
     Raises: `AssetsInvalid` when the model cannot be found, has no tokenizer, or one of its files
     is broken.
     """
+    path = Path(model).expanduser()
+    if path.suffix == gguf.SUFFIX and path.is_file():
+        return gguf.gguf_assets(model, path.parent, path.name)
     folder = find_folder(model, revision=revision, offline=offline)
     file_names = files.list_files(folder)
+    if not _has_tokenizer(file_names) and (name := gguf.choose_gguf(file_names)):
+        return gguf.gguf_assets(model, folder, name)
     _check_has_tokenizer(display_name(model), file_names)
     tokenizer_json = files.read_bytes(folder, "tokenizer.json")
     if tokenizer_json is not None and not tokenizer_json.strip():
@@ -58,14 +63,18 @@ def load_assets(
     )
 
 
-def _check_has_tokenizer(name: str, file_names: frozenset[str]) -> None:
+def _has_tokenizer(file_names: frozenset[str]) -> bool:
     patterns = [p for p in files.TOKENIZER_FILE_PATTERNS if p not in _NOT_A_TOKENIZER]
-    if any(fnmatchcase(file, pattern) for file in file_names for pattern in patterns):
+    return any(fnmatchcase(file, pattern) for file in file_names for pattern in patterns)
+
+
+def _check_has_tokenizer(name: str, file_names: frozenset[str]) -> None:
+    if _has_tokenizer(file_names):
         return
     raise AssetsInvalid(
         file=name,
         problem=f"none of its {len(file_names)} files is a tokenizer (tokenizer.json, tekken.json,"
-        " tokenizer.model, *.tiktoken, vocab.json, vocab.txt).",
+        " tokenizer.model, *.tiktoken, vocab.json, vocab.txt, *.gguf).",
         remedy="Give the folder of the complete model, or of its base model.",
     )
 

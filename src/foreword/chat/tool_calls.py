@@ -14,7 +14,9 @@ from foreword.chat.checks import check_strings, require_text, wrong_type
 from foreword.errors import InvalidRequest, MalformedRequest
 
 
-def parse_tool_calls(tool_calls: object, path: str) -> list[dict[str, Any]]:
+def parse_tool_calls(
+    tool_calls: object, path: str, *, keeps_arguments: bool = False
+) -> list[dict[str, Any]]:
     """Return the calls with only the keys templates know, and arguments as objects.
 
     Shapes: keys come in the order id, function (arguments, name), type, as vLLM's schema writes
@@ -27,7 +29,10 @@ def parse_tool_calls(tool_calls: object, path: str) -> list[dict[str, Any]]:
     """
     if not isinstance(tool_calls, (list, tuple)):
         raise wrong_type(tool_calls, path, expected="an array of tool calls")
-    return [_parse_tool_call(call, f"{path}[{place}]") for place, call in enumerate(tool_calls)]
+    return [
+        _parse_tool_call(call, f"{path}[{place}]", keeps_arguments)
+        for place, call in enumerate(tool_calls)
+    ]
 
 
 def count_tool_calls(messages: Sequence[Mapping[str, Any]]) -> int:
@@ -46,7 +51,7 @@ def _count(tool_calls: object) -> int:
     return sum(1 for _ in tool_calls)
 
 
-def _parse_tool_call(call: object, path: str) -> dict[str, Any]:
+def _parse_tool_call(call: object, path: str, keeps_arguments: bool) -> dict[str, Any]:
     if not isinstance(call, Mapping):
         raise wrong_type(call, path, expected="an object")
     function = call.get("function")
@@ -59,17 +64,23 @@ def _parse_tool_call(call: object, path: str) -> dict[str, Any]:
     parsed: dict[str, Any] = {}
     if call.get("id") is not None:
         parsed["id"] = require_text(call["id"], f"{path}.id")
-    parsed["function"] = _parse_function(function, f"{path}.function")
+    parsed["function"] = _parse_function(function, f"{path}.function", keeps_arguments)
     if "type" in call:
         parsed["type"] = "function"
     return parsed
 
 
-def _parse_function(function: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _parse_function(
+    function: Mapping[str, Any], path: str, keeps_arguments: bool
+) -> dict[str, Any]:
     if "name" not in function:
         raise MalformedRequest(f"{path}.name is missing.", param=f"{path}.name")
+    arguments, arguments_path = function.get("arguments"), f"{path}.arguments"
+    keeps = keeps_arguments and isinstance(arguments, str)
     return {
-        "arguments": _parse_arguments(function.get("arguments"), f"{path}.arguments"),
+        "arguments": require_text(arguments, arguments_path)
+        if keeps
+        else _parse_arguments(arguments, arguments_path),
         "name": require_text(function["name"], f"{path}.name"),
     }
 

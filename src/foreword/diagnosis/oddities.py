@@ -127,8 +127,8 @@ def _client_kwargs(body: Mapping[str, Any]) -> set[str]:
 
 
 def _spelled_control_tokens(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
-    if trace.conversation is None:
-        return
+    if trace.conversation is None or (trace.rendered and trace.rendered.literal_spans):
+        return  # a format that marks what was said as literal makes no token of it
     tokenizer = renderer.tokenizer
     specials = [token for token in tokenizer.info.all_special_tokens if token]
     for index, message in enumerate(trace.conversation.messages):

@@ -184,7 +184,8 @@ class _Steps:
         else:
             prompt = request.prompts[prompt_index]  # type: ignore[union-attr]
             if isinstance(prompt, str):
-                self.reached["rendered"] = RenderedText(text=prompt)
+                text = self.renderer.prompt_text(prompt, request)  # type: ignore[arg-type]
+                self.reached["rendered"] = RenderedText(text=text)
             else:
                 self._enter("tokens")
                 param = "input" if self.kind == "pooling" else "prompt"
@@ -201,9 +202,10 @@ class _Steps:
     def _params(self, request: _Request) -> TokenizeParams:
         info = self.renderer.tokenizer.info
         try:
-            params = request.tokenize_params(
-                max_model_len=self.renderer.options.max_model_len, do_lower_case=info.do_lower_case
-            )
+            if isinstance(request, CompletionRequest) or not _has_messages(request):
+                params = self.renderer.tokenize_params(request)
+            else:
+                params = self.renderer.chat_tokenize_params(request)
         except ForewordError as error:
             self.stop(error, "budget")
             params = _without_limit(request, info.do_lower_case)
@@ -214,9 +216,7 @@ class _Steps:
     def _say(self, request: ChatCompletionRequest | PoolingRequest) -> None:
         options = self.renderer.options
         self._enter("template")
-        chat_params = request.chat_params(
-            trust_request_template=options.trust_request_chat_template
-        ).with_defaults(options.default_chat_template_kwargs)
+        chat_params = self.renderer.chat_params(request)
         tools = request.tool_dicts(exclude_when_none=options.exclude_tools_when_tool_choice_none)
         template = self.renderer.template_for(chat_params.chat_template, has_tools=bool(tools))
         self.reached["template"] = template

@@ -29,6 +29,7 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     """
 
     request_id_prefix: ClassVar[str] = "cmpl-"
+    prompt_param: ClassVar[str] = "prompt"
 
     prompt: Any = None
     prompt_embeds: Any = None
@@ -44,6 +45,7 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
         if self.max_tokens is None:
             force_setattr(self, "max_tokens", DEFAULT_MAX_TOKENS)
         force_setattr(self, "prompt", parse_prompts(self.prompt, "prompt"))
+        _check_suffix(self)
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -91,12 +93,20 @@ def _check_unsupported(request: CompletionRequest) -> None:
             remedy="Send the prompt as text or token ids.",
             param="prompt_embeds",
         )
-    if request.suffix is not None:
-        raise InvalidRequest(
-            "suffix (filling in the middle) needs a model format that says how; this model's is"
-            " not known. Write the model's own markers into the prompt.",
-            param="suffix",
-        )
+
+
+def _check_suffix(request: CompletionRequest) -> None:
+    if request.suffix is None:
+        return
+    fault = None
+    if request.echo:
+        fault = "cannot be combined with echo. Drop one of them."
+    elif request.truncate_prompt_tokens is not None:
+        fault = "cannot be combined with truncate_prompt_tokens. Shorten the prompt instead."
+    elif not all(isinstance(prompt, str) for prompt in request.prompts):
+        fault = "needs prompts that are text, not token ids."
+    if fault is not None:
+        raise InvalidRequest(f"suffix (filling in the middle) {fault}", param="suffix")
 
 
 def _check_logprobs(request: CompletionRequest) -> None:

@@ -6,7 +6,7 @@ Rules of this file: nothing is generated, so a prompt may fill the whole context
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -27,6 +27,8 @@ class PoolingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     Raises: `MalformedRequest` for none or both of `input` and `messages`, or a wrong kind.
     """
+
+    prompt_param: ClassVar[str] = "input"
 
     model: str | None = None
     user: str | None = None

@@ -10,6 +10,7 @@ from foreword.sampling.complete import (
 )
 from foreword.sampling.constraints import RepetitionDetection, StructuredOutputs
 from foreword.sampling.fields import GenerationFields, StreamOptions
+from foreword.sampling.limits import check_limits
 from foreword.sampling.model_side import with_bad_words, with_generation_config
 from foreword.sampling.params import OutputKind, SamplingParams
 
@@ -20,6 +21,7 @@ __all__ = [
     "SamplingParams",
     "StreamOptions",
     "StructuredOutputs",
+    "check_limits",
     "complete_sampling",
     "default_sampling_params",
     "get_max_tokens",

@@ -13,60 +13,30 @@ are daemons, so one that sits in C code for ever cannot keep the process alive.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from foreword.errors import DeadlineExceeded, Overloaded
+from foreword.errors import DeadlineExceeded, ForewordError
+from foreword.service.metrics import Metrics
+from foreword.service.refusals import queue_full, shutting_down, too_late
+from foreword.service.settings import Settings
 from foreword.stopping import StopSignal, stopping
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-INLINE_DEADLINE_SECONDS = 0.02
-"""What a small request may take of the event loop before it moves to a worker."""
-
-INLINE_PAUSE_SECONDS = 10.0
-"""How long nothing runs inline after a small request proved to be long."""
-
-SWEEP_SECONDS = (0.005, 0.25)
-"""Shortest and longest pause between two looks at the deadlines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutorOptions:
-    """How much runs, waits, and for how long. Deadlines of 0 or less are disabled.
-
-    Shapes: `stuck_grace_seconds` counts from the render deadline to the worker's replacement;
-    `max_abandoned` is how many replaced workers may be alive before the executor calls itself
-    saturated. `inline_max_size` compares with a job's `size_hint`; 0 runs nothing inline.
-    """
-
-    num_threads: int = 2
-    max_queued: int = 256
-    queue_deadline_seconds: float = 10.0
-    render_deadline_seconds: float = 30.0
-    stuck_grace_seconds: float = 5.0
-    max_abandoned: int = 8
-    inline_max_size: int = 0
-
-
-class ExecutorObserver(Protocol):
-    """Whom the executor tells what happened; every call is made on the event loop."""
-
-    def queue_waited(self, seconds: float) -> None: ...
-    def deadline_hit(self, where: str) -> None: ...
-    def pool_swapped(self) -> None: ...
-    def inline_overrun(self) -> None: ...
+INLINE_DEADLINE_SECONDS = 0.02  # of the event loop, before a small request moves to a worker
+INLINE_PAUSE_SECONDS = 10.0  # in which nothing runs inline, after a small request proved long
+SWEEP_SECONDS = 0.02  # between two looks at the deadlines, while there is a job
 
 
 class _Job:
-    __slots__ = ("args", "function", "future", "queued_at", "started_at", "stop")
+    __slots__ = ("args", "context", "function", "future", "queued_at", "started_at", "stop")
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], future: asyncio.Future[Any]
@@ -74,9 +44,14 @@ class _Job:
         self.function = function
         self.args = args
         self.future = future
+        self.context = copy_context()
         self.stop = StopSignal()
         self.queued_at = time.monotonic()
         self.started_at = 0.0
+
+    def run(self) -> Any:
+        with stopping(self.stop):
+            return self.function(*self.args)
 
 
 class _Worker(threading.Thread):
@@ -104,29 +79,32 @@ class _Worker(threading.Thread):
         result: Any = None
         error: BaseException | None = None
         job.started_at = time.monotonic()
-        job.stop.start(self.owner.options.render_deadline_seconds)
+        job.stop.start(self.owner.settings.render_deadline_seconds)
         self.job = job
         try:
-            with stopping(job.stop):
-                result = job.function(*job.args)
-        except BaseException as caught:  # noqa: BLE001: whatever it is, the one who waits gets it
+            result = job.context.run(job.run)
+        except ForewordError as caught:
+            # Its frames hold the request's text, and nobody needs them.
+            error = caught.with_traceback(None)
+            error.__context__ = error.__cause__ = None
+        except BaseException as caught:  # whatever it is, the one who waits gets it
             error = caught
         self.job = None
-        try:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self.owner._loop().call_soon_threadsafe(self.owner._finish, job, result, error)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits any more
+        del error  # or it and this frame keep each other, and all they hold
 
 
 class Executor:
-    """Runs synchronous work for coroutines, bounded in number and time. One event loop, one executor.
+    """Runs synchronous work for coroutines, bounded in number and time; belongs to one event loop.
 
     Counts (`num_queued`, `num_running`, `num_abandoned`) may be read from any thread.
     """
 
-    def __init__(self, options: ExecutorOptions, observer: ExecutorObserver) -> None:
-        self.options = options
-        self._observer = observer
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.settings = settings
+        self._metrics = metrics
+        self._open: set[_Job] = set()  # accepted, and neither answered nor given up
         self._waiting: deque[_Job] = deque()
         self._wake: SimpleQueue[bool] = SimpleQueue()
         self._workers: list[_Worker] = []
@@ -147,8 +125,8 @@ class Executor:
 
     @property
     def num_running(self) -> int:
-        """Jobs that a worker runs now."""
-        return sum(worker.job is not None for worker in self._workers)
+        """Jobs that a worker has taken and not yet answered."""
+        return max(0, len(self._open) - len(self._waiting))
 
     @property
     def num_abandoned(self) -> int:
@@ -160,9 +138,7 @@ class Executor:
     def saturated(self) -> bool:
         """Whether new work should be sent elsewhere: the queue is full, or too much is stuck."""
         return (
-            self._is_closed
-            or len(self._waiting) >= self.options.max_queued
-            or (bool(self._abandoned) and self.num_abandoned > self.options.max_abandoned)
+            self._is_closed or self._is_full() or self.num_abandoned > self.settings.max_abandoned
         )
 
     # -- running ------------------------------------------------------------------------------
@@ -184,31 +160,39 @@ class Executor:
                     return function(*args)
             except DeadlineExceeded:
                 self._inline_from = time.monotonic() + INLINE_PAUSE_SECONDS
-                self._observer.inline_overrun()
+                self._metrics.inline_overrun()
         job = self._submit(function, args)
         try:
             return await job.future  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             self._withdraw(job)
             raise
+        finally:
+            del job  # its future holds the error, which holds this frame
 
     def _may_run_inline(self, size_hint: int) -> bool:
         return (
-            size_hint <= self.options.inline_max_size
+            size_hint <= self.settings.inline_max_size
             and not self._is_closed
             and (self._inline_from == 0.0 or time.monotonic() >= self._inline_from)
         )
 
     def _submit(self, function: Callable[..., Any], args: tuple[Any, ...]) -> _Job:
         if self._is_closed:
-            raise Overloaded("The service is shutting down. Send the request elsewhere.")
-        if len(self._waiting) >= self.options.max_queued:
-            raise self._queue_full()
+            raise shutting_down()
+        if self._is_full():
+            wait = self._mean_seconds * len(self._waiting) / self.settings.num_threads
+            raise queue_full(len(self._waiting), self.settings.max_queued, wait)
         self._start()
         job = _Job(function, args, self._loop().create_future())
+        self._open.add(job)
         self._waiting.append(job)
         self._wake.put(True)
         return job
+
+    def _is_full(self) -> bool:
+        # A job that a free thread is about to take does not wait, though it is in the deque.
+        return len(self._open) >= self.settings.num_threads + self.settings.max_queued
 
     def _withdraw(self, job: _Job) -> bool:
         """Take a job back; a running one is told to stop. Return whether it had not begun."""
@@ -217,10 +201,12 @@ class Executor:
             self._waiting.remove(job)
         except ValueError:
             return False
+        self._open.discard(job)
         return True
 
     def _finish(self, job: _Job, result: Any, error: BaseException | None) -> None:
-        self._observer.queue_waited(job.started_at - job.queued_at)
+        self._open.discard(job)
+        self._metrics.queue_waited(job.started_at - job.queued_at)
         seconds = time.monotonic() - job.started_at
         self._mean_seconds += (seconds - self._mean_seconds) / 16
         if job.future.done():
@@ -229,23 +215,9 @@ class Executor:
             job.future.set_result(result)
             return
         if isinstance(error, DeadlineExceeded):
-            self._observer.deadline_hit("render")
-        if isinstance(error, StopIteration):  # a future refuses it
-            error = RuntimeError("StopIteration left a worker")
-        job.future.set_exception(error)
-
-    def _queue_full(self) -> Overloaded:
-        wait = self._mean_seconds * len(self._waiting) / max(1, self.options.num_threads)
-        retry_after = max(1, min(60, math.ceil(wait)))
-        return Overloaded(
-            f"The queue is full ({len(self._waiting)} requests wait, at most"
-            f" {self.options.max_queued} may). Retry in {retry_after} s, or add workers.",
-            details={
-                "num_queued": len(self._waiting),
-                "max_queued": self.options.max_queued,
-                "retry_after_seconds": retry_after,
-            },
-        )
+            self._metrics.deadline_hit("render")
+        is_refused = isinstance(error, StopIteration)  # by every future
+        job.future.set_exception(RuntimeError("StopIteration") if is_refused else error)
 
     # -- threads and deadlines ----------------------------------------------------------------
 
@@ -255,59 +227,47 @@ class Executor:
         return self._event_loop
 
     def _start(self) -> None:
-        while len(self._workers) < self.options.num_threads:
+        while len(self._workers) < self.settings.num_threads:
             self._num_started += 1
             worker = _Worker(self, self._num_started)
             self._workers.append(worker)
             worker.start()
         if self._sweeper is None:
-            self._sweeper = self._loop().call_later(self._sweep_pause(), self._sweep)
-
-    def _sweep_pause(self) -> float:
-        options = self.options
-        limits = [options.queue_deadline_seconds]
-        if options.render_deadline_seconds > 0:
-            limits.append(options.render_deadline_seconds + options.stuck_grace_seconds)
-        shortest, longest = SWEEP_SECONDS
-        return min([longest, *(max(shortest, limit / 8) for limit in limits if limit > 0)])
+            self._sweeper = self._loop().call_later(SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         """Look at every deadline; goes on as long as there is a job."""
         now = time.monotonic()
-        limit = self.options.queue_deadline_seconds
-        while limit > 0 and self._waiting and now - self._waiting[0].queued_at > limit:
-            job = self._waiting[0]
+        limit = self.settings.queue_deadline_seconds
+        for job in self._waiting.copy() if limit > 0 else ():
+            waited = now - job.queued_at
+            if waited <= limit:
+                break  # the first has waited longest
             if self._withdraw(job):
-                self._fail(job, "queue", f"waited {now - job.queued_at:.1f} s in the queue", limit)
-        limit = self.options.render_deadline_seconds
-        for worker in list(self._workers):
+                self._fail(job, "queue", f"waited {waited:.1f} s in the queue", limit)
+        limit = self.settings.render_deadline_seconds
+        hopeless = limit + self.settings.stuck_grace_seconds
+        for worker in list(self._workers) if limit > 0 else ():
             running = worker.job
-            if limit > 0 and running is not None and now > (
-                running.started_at + limit + self.options.stuck_grace_seconds
-            ):
-                self._replace(worker)
+            if running is not None and now - running.started_at > hopeless:
+                self._replace(worker, running)
                 self._fail(running, "render", "did not stop after its deadline", limit)
         self._sweeper = None
-        if self._waiting or self.num_running:
-            self._sweeper = self._loop().call_later(self._sweep_pause(), self._sweep)
+        if self._open:
+            self._sweeper = self._loop().call_later(SWEEP_SECONDS, self._sweep)
 
-    def _fail(self, job: _Job, stage: str, what: str, deadline_seconds: float) -> None:
-        self._observer.deadline_hit(stage)
+    def _fail(self, job: _Job, stage: str, what: str, limit: float) -> None:
+        self._metrics.deadline_hit(stage)
         if not job.future.done():
-            job.future.set_exception(
-                DeadlineExceeded(
-                    f"The request {what} (the {stage} deadline is {deadline_seconds:g} s)."
-                    " Retry, send a shorter request, or add workers.",
-                    details={"stage": stage, "deadline_seconds": deadline_seconds},
-                )
-            )
+            job.future.set_exception(too_late(stage, what, limit))
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: _Worker, job: _Job) -> None:
         """Give up a worker that does not come back; the executor keeps its size."""
         worker.is_abandoned = True
+        self._open.discard(job)
         self._workers.remove(worker)
         self._abandoned.append(worker)
-        self._observer.pool_swapped()
+        self._metrics.pool_swapped()
         self._start()
 
     # -- the end ------------------------------------------------------------------------------
@@ -316,21 +276,20 @@ class Executor:
         """Refuse new work and wait for what is accepted; return whether all of it ended."""
         self._is_closed = True
         stop_at = time.monotonic() + timeout_seconds
-        while (self._waiting or self.num_running) and time.monotonic() < stop_at:
+        while self._open and time.monotonic() < stop_at:
             await asyncio.sleep(0.01)
-        return not self._waiting and not self.num_running
+        return not self._open
 
     async def close(self, timeout_seconds: float = 30.0) -> None:
         """Drain, refuse what is left, and end the threads. Safe to call twice."""
         await self.drain(timeout_seconds)
         for job in list(self._waiting):
             if self._withdraw(job) and not job.future.done():
-                job.future.set_exception(
-                    Overloaded("The service is shutting down. Send the request elsewhere.")
-                )
+                job.future.set_exception(shutting_down())
         for worker in self._workers:
             if (running := worker.job) is not None:
                 running.stop.cancel()
+        for _ in range(len(self._workers) + len(self._abandoned)):
             self._wake.put(False)
         if self._sweeper is not None:
             self._sweeper.cancel()

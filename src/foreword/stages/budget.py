@@ -72,7 +72,7 @@ def _truncate(tokens: TokenSequence, params: TokenizeParams, info: TokenizerInfo
     limit = params.truncation_tokens
     if limit is None or (len(tokens.token_ids) <= limit and tokens.is_complete):
         return _Cut(tokens.token_ids, tokens.offsets, tokens.spans, None)
-    side = params.truncation_side or info.truncation_side
+    side = params.truncation_side or tokens.own_side or info.truncation_side
     ranges = _kept_ranges(tokens, limit, side, keeps_special=params.truncation_side is None)
     return _Cut(
         _take(tokens.token_ids, ranges),

@@ -37,13 +37,16 @@ def parse_conversation(
     chat_template_kwargs: Mapping[str, Any] | None = None,
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
+    keeps_messages: bool = False,
+    may_be_empty: bool = False,
 ) -> Conversation:
     """Return the conversation as its template will see it.
 
     Shapes: content is text with `content_format` "string" and a list of parts with "openai", save
     that a tool's result made of text alone is always text. A message keeps role, content,
     tool_calls, reasoning (under both its names), tool_call_id, name, task and tools, in that
-    order; its other keys are dropped, as no engine shows them to a template.
+    order; its other keys are dropped, as no engine shows them to a template. With `keeps_messages`
+    content stays text or a list as it was sent, in every role, and arguments of calls stay text.
 
     Raises: `MalformedRequest` (wrong types), `InvalidRequest` (contradictions, unknown parts, lone
     surrogates), `UnsupportedFeature` (media); `param` is the path in the request.
@@ -51,7 +54,10 @@ def parse_conversation(
     Source: vLLM 0.33 `parse_chat_messages`; without its placeholders for media.
     """
     _check_flags(add_generation_prompt, continue_final_message)
-    parsed = _parse_messages(messages, content_format)
+    if may_be_empty and not messages:
+        parsed: list[Message] = []
+    else:
+        parsed = _parse_messages(messages, None if keeps_messages else content_format)
     if not has_developer_branch and any(message["role"] == "developer" for message in parsed):
         parsed = developers_to_system(parsed)
     check_strings(chat_template_kwargs, "chat_template_kwargs")
@@ -73,7 +79,8 @@ def _check_flags(add_generation_prompt: bool, continue_final_message: bool) -> N
         )
 
 
-def _parse_messages(messages: object, content_format: ContentFormat) -> list[Message]:
+def _parse_messages(messages: object, content_format: ContentFormat | None) -> list[Message]:
+    """Parse the messages; without a content format they keep what was sent."""
     if not isinstance(messages, (list, tuple)):
         raise wrong_type(messages, "messages", expected="an array of messages")
     if not messages:
@@ -97,17 +104,21 @@ def _parse_tools(tools: object) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(tools)
 
 
-def _parse_message(message: object, path: str, content_format: ContentFormat) -> Message:
+def _parse_message(message: object, path: str, content_format: ContentFormat | None) -> Message:
     if not isinstance(message, Mapping):
         raise wrong_type(message, path, expected="an object")
     role = message.get("role")
     if role is None:
         raise MalformedRequest(f"{path}.role is missing.", param=f"{path}.role")
     require_text(role, f"{path}.role")
-    content = _parse_content(message.get("content"), role, f"{path}.content", content_format)
+    content: str | list[dict[str, Any]] | None
+    if content_format is None:
+        content = _keep_content(message.get("content"), f"{path}.content")
+    else:
+        content = _parse_content(message.get("content"), role, f"{path}.content", content_format)
     parsed: dict[str, Any] = {"role": role, "content": content}
     if len(message) > 1 + ("content" in message):
-        _add_role_fields(parsed, message, path)
+        _add_role_fields(parsed, message, path, keeps_arguments=content_format is None)
         for key in ("name", "task"):
             if message.get(key) is not None:
                 parsed[key] = require_text(message[key], f"{path}.{key}")
@@ -141,6 +152,19 @@ def _parse_content(
     return join_parts(parts)
 
 
+def _keep_content(content: object, path: str) -> str | list[dict[str, Any]] | None:
+    if content is None or isinstance(content, str):
+        return None if content is None else require_text(content, path)
+    if not isinstance(content, (list, tuple)):
+        raise wrong_type(content, path, expected="a string, an array of parts, or null")
+    # A file says nothing that a text format could hold; its engine passes over it, too.
+    return list_parts(_parse_parts([part for part in content if not _is_file(part)], path))
+
+
+def _is_file(part: object) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == "file"
+
+
 def _parse_parts(content: Sequence[object], path: str) -> list[SpokenPart]:
     parts: list[SpokenPart] = []
     for place, item in enumerate(content):
@@ -158,10 +182,14 @@ def _tool_result(parts: Sequence[SpokenPart]) -> str | list[dict[str, Any]]:
     return "\n".join(texts) if len(texts) == len(parts) else list_parts(parts)
 
 
-def _add_role_fields(parsed: dict[str, Any], message: Mapping[str, Any], path: str) -> None:
+def _add_role_fields(
+    parsed: dict[str, Any], message: Mapping[str, Any], path: str, *, keeps_arguments: bool
+) -> None:
     if parsed["role"] == "assistant":
         if message.get("tool_calls") is not None:
-            tool_calls = parse_tool_calls(message["tool_calls"], f"{path}.tool_calls")
+            tool_calls = parse_tool_calls(
+                message["tool_calls"], f"{path}.tool_calls", keeps_arguments=keeps_arguments
+            )
             if tool_calls:
                 parsed["tool_calls"] = tool_calls
         reasoning = _parse_reasoning(message, path)

@@ -8,6 +8,7 @@ lower-casing and pre-cuts are undone in them.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from foreword.types import (
     MAX_TOKEN_ID,
     Offsets,
     RenderedText,
+    Span,
     TokenIds,
     Tokenizer,
     TokenizerInfo,
@@ -43,17 +45,20 @@ def tokenize_text(
     ids are those of the full encode wherever the tokenizer can cut its work (docs/decisions/0003).
     """
     info = tokenizer.info
-    piece = _gate(rendered.text, params, info)
-    text = piece.text
+    piece = _gate(rendered, params, info)
+    text, literal_spans = piece.text, rendered.literal_spans
     lowered_from: TokenIds | None = None
     if params.do_lower_case:
         text, lowered_from = lower(text)
+        if lowered_from is not None:
+            literal_spans = _move(literal_spans, lowered_from)
     tokens = tokenizer.encode(
         text,
         add_special_tokens=params.add_special_tokens,
         with_offsets=with_offsets or params.return_token_offsets,
         window=None if count_in_full else _window(params, info),
         scope=scope,
+        literal_spans=literal_spans,
     )
     offsets = _restore_offsets(tokens, lowered_from, piece.num_dropped_left)
     return replace(
@@ -103,7 +108,8 @@ class _Piece(NamedTuple):
     num_dropped_left: int
 
 
-def _gate(text: str, params: TokenizeParams, info: TokenizerInfo) -> _Piece:
+def _gate(rendered: RenderedText, params: TokenizeParams, info: TokenizerInfo) -> _Piece:
+    text = rendered.text
     max_chars = params.max_input_chars(info.max_chars_per_token)
     if max_chars is None or len(text) <= max_chars or info.char_gate_gap is not None:
         return _Piece(text, 0)
@@ -113,7 +119,7 @@ def _gate(text: str, params: TokenizeParams, info: TokenizerInfo) -> _Piece:
             max_chars=max_chars,
             max_tokens=max_chars // info.max_chars_per_token,
         )
-    if params.truncation_side is None or info.has_proved_cuts:
+    if params.truncation_side is None or info.has_proved_cuts or rendered.literal_spans:
         # The tokenizer bounds its own work at proved cuts, exactly; nothing is thrown away here.
         return _Piece(text, 0)
     if params.truncation_side == "left":
@@ -147,6 +153,13 @@ def lower(text: str) -> tuple[str, TokenIds | None]:
     for index, character in enumerate(text):
         origin.extend([index] * len(character.lower()))
     return lowered, origin
+
+
+def _move(spans: Sequence[Span], lowered_from: TokenIds) -> tuple[Span, ...]:
+    """Return where spans of a text stand in its lowered form."""
+    return tuple(
+        (bisect_left(lowered_from, start), bisect_left(lowered_from, stop)) for start, stop in spans
+    )
 
 
 def _restore_offsets(

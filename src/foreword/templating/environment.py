@@ -8,12 +8,13 @@ in its context.
 from __future__ import annotations
 
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from jinja2 import TemplateError, nodes, pass_context
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Macro
+from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import generate_lorem_ipsum
 
@@ -74,6 +75,14 @@ class GenerationTag(Extension):
         return text
 
 
+_DICT_NAMES = frozenset(dir(dict))
+_SAFE_NAMES: Mapping[type, frozenset[str]] = {
+    # Never unsafe, and never a format method, whatever the object.
+    str: frozenset(name for name in dir(str) if name[0] != "_" and "format" not in name),
+    LoopContext: frozenset({"first", "last", "index", "index0", "length", "revindex", "revindex0"}),
+}
+
+
 class ChatEnvironment(ImmutableSandboxedEnvironment):
     """The environment chat templates are compiled and rendered in."""
 
@@ -90,6 +99,19 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = _strftime_now
         self.globals["lipsum"] = _lipsum
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Look an attribute up: what the sandbox does, sooner for what templates mostly ask."""
+        kind = type(obj)
+        if kind is dict:
+            if attribute not in _DICT_NAMES:
+                try:
+                    return obj[attribute]
+                except KeyError:
+                    return self.undefined(obj=obj, name=attribute)
+        elif attribute in _SAFE_NAMES.get(kind, ()):
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
 
     def wrap_str_format(self, value: Any) -> Any:
         return make_format(self, value) if is_format_method(value) else None

@@ -15,6 +15,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from foreword.errors import InvalidRequest, InvalidTokenIds
+from foreword.tokenizer.literal import stretches, twin_without_added_tokens
 from foreword.tokenizer.loading import build_tokenizer
 from foreword.tokenizer.tokenizer_file import TokenizerFile
 from foreword.types import (
@@ -22,6 +23,7 @@ from foreword.types import (
     ModelAssets,
     Offsets,
     Side,
+    Span,
     TokenizerInfo,
     TokenSequence,
     Window,
@@ -101,11 +103,14 @@ class HuggingFaceTokenizer:
         with_offsets: bool = False,
         window: Window | None = None,
         scope: str = "",
+        literal_spans: Sequence[Span] = (),
     ) -> TokenSequence:
         """Return all tokens of `text`; `window` and `scope` do not matter to the reference.
 
         Raises: `InvalidRequest` for a lone surrogate, which no UTF-8 text can hold.
         """
+        if literal_spans:
+            return self._encode_apart(text, literal_spans, add_special_tokens, with_offsets)
         encode = self.tokenizer.encode_batch if with_offsets else self.tokenizer.encode_batch_fast
         try:
             encoding = encode([text], add_special_tokens=add_special_tokens)[0]
@@ -116,6 +121,37 @@ class HuggingFaceTokenizer:
             offsets=_offsets(encoding.offsets) if with_offsets else None,
             num_prefix_special=self.info.num_prefix_special if add_special_tokens else 0,
             num_suffix_special=self.info.num_suffix_special if add_special_tokens else 0,
+            num_chars=len(text),
+        )
+
+    def _encode_apart(
+        self,
+        text: str,
+        literal_spans: Sequence[Span],
+        add_special_tokens: bool,
+        with_offsets: bool,
+    ) -> TokenSequence:
+        twin = twin_without_added_tokens(self.tokenizer)
+        token_ids, pairs = array("I"), []
+        for start, stop, is_literal in stretches(len(text), literal_spans):
+            tokenizer = twin if is_literal else self.tokenizer
+            try:
+                (encoding,) = tokenizer.encode_batch([text[start:stop]], add_special_tokens=False)
+            except TypeError:
+                raise not_utf8(text) from None
+            token_ids.extend(encoding.ids)
+            pairs += [(start + first, start + last) for first, last in encoding.offsets]
+        num_prefix = num_suffix = 0
+        if add_special_tokens:
+            num_prefix, num_suffix = self.info.num_prefix_special, self.info.num_suffix_special
+            special = array("I", self.tokenizer.encode_batch([""], add_special_tokens=True)[0].ids)
+            token_ids = special[:num_prefix] + token_ids + special[num_prefix:]
+            pairs = [(0, 0)] * num_prefix + pairs + [(0, 0)] * num_suffix
+        return TokenSequence(
+            token_ids=token_ids,
+            offsets=_offsets(pairs) if with_offsets else None,
+            num_prefix_special=num_prefix,
+            num_suffix_special=num_suffix,
             num_chars=len(text),
         )
 

@@ -14,8 +14,9 @@ from tokenizers import Tokenizer
 
 from foreword.errors import AssetsInvalid
 from foreword.tokenizer.char_gate import char_gate_gap
+from foreword.tokenizer.class_table import GENERIC
 from foreword.tokenizer.declared_class import engine_class
-from foreword.tokenizer.pipeline_check import choose_pipeline
+from foreword.tokenizer.pipeline_check import PipelineChoice, choose_pipeline
 from foreword.tokenizer.special_tokens import (
     SpecialTokens,
     add_lower_cased,
@@ -30,20 +31,11 @@ from foreword.tokenizer.tokenizer_file import (
     read_tokenizer_file,
     replace_sections,
 )
+from foreword.tokenizer.vocabulary_files import convert_vocabulary
 from foreword.types import ModelAssets, Side, TokenizerInfo
 
 _PROBE = "a"
 _NEVER_RUN = ("truncation", "padding")
-_OTHER_VOCABULARIES = (
-    "tekken.json",
-    "tokenizer.model",
-    "tiktoken.model",
-    "spiece.model",
-    "sentencepiece.bpe.model",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +52,22 @@ class BuiltTokenizer:
 def build_tokenizer(
     assets: ModelAssets, *, mode: str, truncation_side: Side, model_vocab_size: int | None
 ) -> BuiltTokenizer:
-    """Build the tokenizer an engine would, from tokenizer.json and the configurations.
+    """Build the tokenizer an engine would, from the model's own file and the configurations.
+
+    A model without tokenizer.json is built from the vocabulary file it has instead.
 
     Raises: `AssetsInvalid` for a missing or broken file.
     Source: transformers 5.20 and vLLM 0.33; where the declared class would build another
     pipeline, tokenizer.json is run and a warning says so.
     """
-    raw = _tokenizer_json(assets)
+    assets, name, warnings = _with_tokenizer_json(assets)
+    raw, config = assets.tokenizer_json or b"", assets.tokenizer_config
     file = read_tokenizer_file(raw)
-    config = assets.tokenizer_config
-    class_name = engine_class(assets.config, config)
-    choice = choose_pipeline(file, class_name, config)
-    tokenizer = _construct(replace_sections(raw, choice.sections))
+    class_name, choice = GENERIC, PipelineChoice(sections={}, warnings=warnings)
+    if name == TOKENIZER_JSON:
+        class_name = engine_class(assets.config, config)
+        choice = choose_pipeline(file, class_name, config)
+    tokenizer = _construct(replace_sections(raw, choice.sections), name)
     tokens = read_special_tokens(assets, file.added_tokens, class_name)
     add_missing_tokens(tokenizer, tokens, class_name)
     if assets.do_lower_case:
@@ -120,37 +116,32 @@ def _describe(
     )
 
 
-def _tokenizer_json(assets: ModelAssets) -> bytes:
+def _with_tokenizer_json(assets: ModelAssets) -> tuple[ModelAssets, str, tuple[str, ...]]:
+    """Return the assets with a tokenizer.json, the file it is or was made from, and warnings."""
     if assets.tokenizer_json is not None:
-        return assets.tokenizer_json
-    present = [name for name in _OTHER_VOCABULARIES if name in assets.file_names]
-    has = f"the model has {', '.join(present)}, but" if present else "the model has"
-    remedy = (
-        "Convert it once with the transformers library (AutoTokenizer … save_pretrained), or load"
-        " a revision that has the file."
+        return assets, TOKENIZER_JSON, ()
+    converted = convert_vocabulary(assets)
+    completed = replace(
+        assets,
+        tokenizer_json=msgspec.json.encode(converted.file),
+        tokenizer_config={**converted.declared, **assets.tokenizer_config},
     )
-    if "tekken.json" in assets.file_names:
-        remedy += " Engines read tekken.json in tokenizer mode 'mistral'."
-    raise AssetsInvalid(
-        file=TOKENIZER_JSON,
-        problem=f"missing: {has} no fast tokenizer file, and slow tokenizers are not run here.",
-        remedy=remedy,
-    )
+    return completed, converted.name, converted.warnings
 
 
-def _construct(raw: bytes) -> Tokenizer:
+def _construct(raw: bytes, name: str) -> Tokenizer:
     try:
         tokenizer: Tokenizer = Tokenizer.from_buffer(raw)
     except Exception as error:
         # The library raises bare exceptions, whose words are about the file alone.
         problem = str(error).removeprefix("Cannot instantiate Tokenizer from buffer: ")
         raise AssetsInvalid(
-            file=TOKENIZER_JSON, problem=f"the tokenizers library refuses it: {problem}."
+            file=name, problem=f"the tokenizers library refuses it: {problem}."
         ) from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     if tokenizer.get_vocab_size(with_added_tokens=True) == 0:
-        raise AssetsInvalid(file=TOKENIZER_JSON, problem="the vocabulary is empty.")
+        raise AssetsInvalid(file=name, problem="the vocabulary is empty.")
     return tokenizer
 
 

@@ -14,7 +14,13 @@ from typing import Any, Protocol, cast
 from foreword.errors import AssetsInvalid, InvalidRequest, UnsupportedFeature
 from foreword.types import ModelAssets, Side, Tokenizer
 
-_BUILT = {"hf": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer")}
+_BUILT = {
+    "hf": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "mistral": ("foreword.tokenizer.mistral", "MistralTokenizer"),
+    "deepseek_v32": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "deepseek_v4": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "deepseek_v41": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+}
 
 _OWN_FORMAT = "needs the model's own chat format, which this version does not have yet"
 _TOKENIZER_IS_HF = (
@@ -23,11 +29,6 @@ _TOKENIZER_IS_HF = (
 _GONE = "vLLM 0.33 no longer has this mode; use 'hf' with the model's tokenizer.json"
 
 NOT_BUILT: Mapping[str, str] = {
-    "mistral": "needs the mistral-common rules over tekken.json or tokenizer.model.v*, which this"
-    " version does not have yet; use 'hf' with a tokenizer.json",
-    "deepseek_v32": _TOKENIZER_IS_HF,
-    "deepseek_v4": _TOKENIZER_IS_HF,
-    "deepseek_v41": _TOKENIZER_IS_HF,
     "gpt_oss": "is not a tokenizer mode of vLLM 0.33; use 'hf' (the chat format follows from the"
     " configuration's model_type)",
     "kimi_k3": _TOKENIZER_IS_HF,

@@ -10,9 +10,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer
 
 from foreword.errors import InvalidRequest
+from foreword.tokenizer.apart import ApartEncoder, encode_batch
 from foreword.tokenizer.encode import (
     TARGET_CHARS,
     Segment,
@@ -24,21 +28,25 @@ from foreword.tokenizer.encode import (
     tail_segments,
 )
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer, not_utf8
+from foreword.tokenizer.literal import LiteralRules, literal_rules
 from foreword.tokenizer.segments import CutRules, previous_cut, previous_token_cut, prove_file
 from foreword.tokenizer.state import (
     DEFAULT_MEMO_BYTES,
+    Line,
     Piece,
     Remembered,
     TokenizerState,
-    sample_keys,
 )
-from foreword.types import Offsets, TokenIds, TokenizerInfo, TokenSequence, Window
+from foreword.tokenizer.trusted import DEFAULT_SHADOW_EVERY, TrustedEngine, admit_fastokens
+from foreword.types import Offsets, Span, TokenIds, TokenizerInfo, TokenSequence, Window
 
 MIN_PREFIX_CHARS = 2048
 """Shorter texts are one piece; remembering how they grow would cost more than it saves."""
 DEFAULT_MAX_UNCUT_CHARS = 4_000_000
 _WORD_PIECE_CHARS = 1000
 """Where the whole piece is one word of the model, its own cost grows faster than its length."""
+_FAST_PIECE_CHARS = 100_000
+"""A fast engine encodes these in less time than looking for a cut and a piece's own cost take."""
 _LAST_PIECE_CHARS = 512
 """A longer last piece is cut once more, so that the next turn begins near this one's end."""
 
@@ -68,11 +76,23 @@ class SegmentedTokenizer:
 
     reference: HuggingFaceTokenizer
     rules: CutRules
+    literal: LiteralRules
     state: TokenizerState
     info: TokenizerInfo
     max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS
     prefix_ids: TokenIds
     suffix_ids: TokenIds
+    fast: TrustedEngine | None = None
+    engine_report: str = "not asked for"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Memos and engine are this process's own; a copy builds its own.
+        return _restore, (
+            self.reference,
+            self.state.memo_bytes,
+            self.max_uncut_chars,
+            self.fast is not None,
+        )
 
     @classmethod
     def over(
@@ -81,8 +101,14 @@ class SegmentedTokenizer:
         *,
         memo_bytes: int = DEFAULT_MEMO_BYTES,
         max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS,
+        is_accelerated: bool = False,
+        shadow_every: int = DEFAULT_SHADOW_EVERY,
     ) -> SegmentedTokenizer:
-        """Return a tokenizer that gives the ids of `reference`, cut where its file allows."""
+        """Return a tokenizer that gives the ids of `reference`, cut where its file allows.
+
+        With `is_accelerated` a fast engine is used, if there is one and it is admitted;
+        `engine_report` says what became of it.
+        """
         rules = prove_file(
             reference.file,
             lambda: reference.tokenizer.get_vocab(with_added_tokens=False),
@@ -90,14 +116,32 @@ class SegmentedTokenizer:
         )
         info = replace(reference.info, has_proved_cuts=rules.kind != "none")
         probe = reference.encode("a", add_special_tokens=True).token_ids
+        state, fast, report = TokenizerState(memo_bytes), None, "not asked for"
+        if is_accelerated:
+            encode = partial(_encode_ids, reference.tokenizer)
+            engine, guard, report = admit_fastokens(reference, encode)
+            if engine is not None:
+                fast = TrustedEngine(
+                    engine=engine,
+                    guard=guard,
+                    encode_reference=encode,
+                    state=state,
+                    shadow_every=shadow_every,
+                )
         return cls(
             reference=reference,
             rules=rules,
-            state=TokenizerState(memo_bytes),
+            literal=literal_rules(
+                reference.file,
+                splits_special_tokens=reference.tokenizer.encode_special_tokens,
+            ),
+            state=state,
             info=info,
             max_uncut_chars=max_uncut_chars,
             prefix_ids=probe[: info.num_prefix_special],
             suffix_ids=probe[len(probe) - info.num_suffix_special :],
+            fast=fast,
+            engine_report=report,
         )
 
     @property
@@ -122,13 +166,18 @@ class SegmentedTokenizer:
         with_offsets: bool = False,
         window: Window | None = None,
         scope: str = "",
+        literal_spans: Sequence[Span] = (),
     ) -> TokenSequence:
         """Return the tokens of `text`, as `types.Tokenizer` says.
 
         Raises: `InvalidRequest` for a lone surrogate, or a stretch too long for one call.
         """
+        parts = self.literal.plan(text, literal_spans) if literal_spans else ()
+        if len(parts) > 1 or (parts and parts[0].is_literal):
+            piece = self._apart(text, with_offsets, scope).encode(parts)
+            return self._with_special(piece, len(text), True, add_special_tokens)
         if with_offsets and self.rules.offsets_gap is not None:
-            self._check_uncut(len(text))
+            self.check_uncut(len(text))
             return self.reference.encode(
                 text, add_special_tokens=add_special_tokens, with_offsets=True
             )
@@ -152,24 +201,33 @@ class SegmentedTokenizer:
 
     def encode_pieces(self, texts: list[str], with_offsets: bool) -> list[Piece]:
         """Encode texts in one call, on every core, without special tokens."""
-        tokenizer = self.reference.tokenizer
-        if with_offsets:
-            return [
-                Piece(array("I", encoding.ids), _relative(encoding.offsets))
-                for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)
-            ]
-        return [
-            Piece(array("I", encoding.ids), None)
-            for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)
-        ]
+        if self.fast is not None and not with_offsets:
+            return [Piece(token_ids, None) for token_ids in self.fast.encode_batch(texts)]
+        return encode_batch(self.reference.tokenizer, texts, with_offsets)
+
+    def _apart(self, text: str, with_offsets: bool, scope: str) -> ApartEncoder:
+        def encode_long(piece: str) -> Piece:
+            tokens = self.encode(
+                piece, add_special_tokens=False, with_offsets=with_offsets, scope=scope
+            )
+            return Piece(tokens.token_ids, tokens.offsets)
+
+        return ApartEncoder(
+            library=self.reference.tokenizer,
+            text=text,
+            with_offsets=with_offsets,
+            encode_long=encode_long,
+            check_literal=self.check_uncut,
+        )
 
     def check_segments(self, segments: Sequence[Segment]) -> None:
         """Refuse a stretch that offers no cut and is too long for one call."""
         if self.max_uncut_chars is not None:
             for segment in segments:
-                self._check_uncut(segment.stop - segment.start)
+                self.check_uncut(segment.stop - segment.start)
 
-    def _check_uncut(self, num_chars: int) -> None:
+    def check_uncut(self, num_chars: int) -> None:
+        """Refuse a stretch that is too long for one call."""
         if self.max_uncut_chars is not None and num_chars > self.max_uncut_chars:
             raise InvalidRequest(
                 f"The prompt has a stretch of {num_chars} characters at which its text cannot be"
@@ -201,11 +259,22 @@ class SegmentedTokenizer:
         )
 
 
-def _relative(pairs: Sequence[tuple[int, int]]) -> Offsets:
-    return Offsets(
-        starts=array("I", [start for start, _ in pairs]),
-        stops=array("I", [stop for _, stop in pairs]),
+def _restore(
+    reference: HuggingFaceTokenizer,
+    memo_bytes: int,
+    max_uncut_chars: int | None,
+    is_accelerated: bool,
+) -> SegmentedTokenizer:
+    return SegmentedTokenizer.over(
+        reference,
+        memo_bytes=memo_bytes,
+        max_uncut_chars=max_uncut_chars,
+        is_accelerated=is_accelerated,
     )
+
+
+def _encode_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TokenIds]:
+    return [piece.token_ids for piece in encode_batch(tokenizer, list(texts), False)]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -222,6 +291,8 @@ class _Job(NamedTuple):
 
     def encode_head(self, num_tokens: int | None) -> tuple[Piece, bool]:
         """Encode from the front, until `num_tokens` ids are found or the text ends."""
+        if 0 < len(self.text) <= self._target_chars() and not self._is_long():
+            return self._encode_short(), True
         known = self._find_known()
         if known is not None and num_tokens is not None and known.num_tokens >= num_tokens:
             return self._take(known), known.place == len(self.text)
@@ -243,6 +314,12 @@ class _Job(NamedTuple):
         if segments:
             self._remember(known, segments, pieces, whole)
         return whole, is_complete
+
+    def _encode_short(self) -> Piece:
+        """Encode a text that is one piece, where every step beside the encoding would show."""
+        whole = make_segment(self.tokenizer.rules, self.text, 0, len(self.text))
+        ((token_ids, offsets),) = self._encode((whole,))
+        return Piece(token_ids[:], None if offsets is None else offsets.cut(0, len(token_ids)))
 
     def encode_tail(self, num_tokens: int) -> tuple[Piece, bool]:
         """Encode from the end, until `num_tokens` ids are found or the text begins."""
@@ -305,22 +382,20 @@ class _Job(NamedTuple):
             counts.append(count)
         continues = known is not None and known.num_cuts == len(known.entry.cuts)
         old = known.entry if known is not None and continues else None
-        text = self.text[:last]
-        new_keys = sample_keys(
-            self.scope, self.with_offsets, text, start=0 if old is None else len(old.text)
-        )
         entry = Remembered(
             scope=self.scope,
-            text=text,
+            text=self.text if segments[-1].stop == len(self.text) else self.text[:last],
             token_ids=whole.token_ids[:count],
             offsets=None if whole.offsets is None else whole.offsets.cut(0, count),
             cuts=cuts,
             counts=counts,
-            keys=new_keys if old is None else old.keys + new_keys,
+            line=Line() if old is None else old.line,
         )
         self.tokenizer.state.remember_prefix(entry, instead_of=old)
 
     def _target_chars(self) -> int:
+        if self.tokenizer.fast is not None and not self.with_offsets:
+            return _FAST_PIECE_CHARS
         is_one_word = self.tokenizer.rules.kind == "vocabulary"
         return _WORD_PIECE_CHARS if is_one_word else TARGET_CHARS
 

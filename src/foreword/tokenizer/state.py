@@ -22,6 +22,8 @@ from foreword.types import Offsets, TokenIds
 DEFAULT_MEMO_BYTES = 128 * 2**20
 _ENTRY_BYTES = 400
 """What a memo's bookkeeping takes beside its texts and ids, about."""
+_SAMPLE_BYTES = 330
+"""What a sample takes: a key, its characters, and its place in the index."""
 _MAX_ATTEMPTS = 4
 """Remembered texts looked at for one prompt: the most promising first."""
 _SAMPLE_CHARS = 64
@@ -64,12 +66,23 @@ _Key: TypeAlias = tuple[str, bool, int, str]
 """Scope, with offsets or not, a place, and the characters before it."""
 
 
+class Line:
+    """A prompt as it grows: the latest of it, and all that it is found by."""
+
+    __slots__ = ("keys", "latest")
+
+    def __init__(self) -> None:
+        self.latest: Remembered | None = None
+        self.keys: list[_Key] = []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Remembered:
-    """The beginning of a prompt, up to its last cut: `text` is all of it that is known.
+    """A prompt, of which the ids are known up to its last cut.
 
-    Shapes: `cuts` are rising places of `text`, the last of them `len(text)`; `counts[i]` is the
-    number of ids before `cuts[i]`. `offsets` are absolute.
+    Shapes: `cuts` are rising places of `text`; `counts[i]` is the number of ids before `cuts[i]`,
+    the last of them `len(token_ids)`. `offsets` are absolute. `text` is the caller's own, with
+    what follows the last cut: keeping it costs no copy, and the next turn often begins with it.
     """
 
     scope: str
@@ -78,26 +91,34 @@ class Remembered:
     offsets: Offsets | None
     cuts: TokenIds
     counts: TokenIds
-    keys: tuple[_Key, ...] = field(default=())
+    line: Line = field(default_factory=Line)
 
     @property
     def num_bytes(self) -> int:
         parallel = 1 if self.offsets is None else 3
-        samples = (_ENTRY_BYTES // 2) * len(self.keys)
         ids = 4 * (parallel * len(self.token_ids) + 2 * len(self.cuts))
+        samples = _SAMPLE_BYTES * bisect_right(_PLACES, self.cuts[-1])
         return sys.getsizeof(self.text) + ids + samples + _ENTRY_BYTES
+
+    def sample_keys(self, *, start: int = 0) -> tuple[_Key, ...]:
+        """Return what the prompt is found by beyond `start`, up to its last cut."""
+        return _sample_keys(
+            self.scope, self.offsets is not None, self.text, start=start, stop=self.cuts[-1]
+        )
 
     def common_cut(self, text: str) -> int:
         """Return how many of `cuts` lie where `text` is still the same, by bisection."""
+        cuts = self.cuts
         if text.startswith(self.text):
-            return len(self.cuts)
-        low, high, same = 0, len(self.cuts), 0
+            return len(cuts)
+        low, high, same = 0, len(cuts), 0
+        middle = high - 1  # what most often differs is what stood after the last cut
         while low < high:
-            middle = (low + high) // 2
-            if text.startswith(self.text[same : self.cuts[middle]], same):
-                low, same = middle + 1, self.cuts[middle]
+            if text.startswith(self.text[same : cuts[middle]], same):
+                low, same = middle + 1, cuts[middle]
             else:
                 high = middle
+            middle = (low + high) // 2
         return low
 
 
@@ -112,13 +133,15 @@ def _sample_places() -> list[int]:
 _PLACES = _sample_places()
 
 
-def sample_keys(scope: str, with_offsets: bool, text: str, *, start: int = 0) -> tuple[_Key, ...]:
-    """Return what `text` is found by: a few characters before each fixed place after `start`.
+def _sample_keys(
+    scope: str, with_offsets: bool, text: str, *, start: int, stop: int
+) -> tuple[_Key, ...]:
+    """Return what `text` is found by: a few characters before fixed places in `(start, stop]`.
 
     Why: keys of their own for every depth make 10,000 prompts with one system prompt as quick to
     find as one; that a key fits proves nothing, and is not taken as proof.
     """
-    places = _PLACES[bisect_right(_PLACES, start) : bisect_right(_PLACES, len(text))]
+    places = _PLACES[bisect_right(_PLACES, start) : bisect_right(_PLACES, stop)]
     return tuple((scope, with_offsets, p, text[p - _SAMPLE_CHARS : p]) for p in places)
 
 
@@ -139,8 +162,8 @@ class TokenizerState:
         self.memo_bytes = memo_bytes
         self._lock = threading.Lock()
         self._segments: OrderedDict[SegmentKey, Piece] = OrderedDict()
-        self._prefixes: OrderedDict[int, Remembered] = OrderedDict()
-        self._index: dict[_Key, Remembered] = {}
+        self._lines: OrderedDict[Line, None] = OrderedDict()
+        self._index: dict[_Key, Line] = {}
         self._segment_bytes = self._prefix_bytes = 0
         self._counts = dict.fromkeys(
             (
@@ -199,13 +222,14 @@ class TokenizerState:
         The caller still has to ask whether such a cut is one of `text` too.
         """
         best: tuple[Remembered, int] | None = None
-        seen: list[Remembered] = []
+        seen: list[Line] = []
         for place in reversed(_PLACES[: bisect_right(_PLACES, len(text))]):
             key = (scope, with_offsets, place, text[place - _SAMPLE_CHARS : place])
-            entry = self._index.get(key)  # one look-up: atomic without the lock
-            if entry is None or any(entry is other for other in seen):
+            line = self._index.get(key)  # one look-up: atomic without the lock
+            entry = None if line is None or line in seen else line.latest
+            if line is None or entry is None:
                 continue
-            seen.append(entry)
+            seen.append(line)
             num_cuts = entry.common_cut(text)
             common = entry.cuts[num_cuts - 1] if num_cuts else 0
             if num_cuts and (best is None or common > best[0].cuts[best[1] - 1]):
@@ -214,32 +238,39 @@ class TokenizerState:
                 break
         with self._lock:
             self._counts["prefix_misses" if best is None else "prefix_hits"] += 1
-            if best is not None and id(best[0]) in self._prefixes:
-                self._prefixes.move_to_end(id(best[0]))
+            if best is not None and best[0].line in self._lines:
+                self._lines.move_to_end(best[0].line)
         return best
 
     def remember_prefix(self, entry: Remembered, *, instead_of: Remembered | None) -> None:
-        """Keep a prompt's beginning; one that it continues is dropped for it."""
-        limit, size = self.memo_bytes // 2, entry.num_bytes
+        """Keep a prompt; one that it continues, on the same line, is dropped for it."""
+        limit, size, line = self.memo_bytes // 2, entry.num_bytes, entry.line
         if size > limit:
             return
         with self._lock:
-            if instead_of is not None and id(instead_of) in self._prefixes:
-                self._drop_prefix(id(instead_of))
-            self._prefixes[id(entry)] = entry
+            old = instead_of if instead_of is not None and line.latest is instead_of else None
+            if old is None and line.latest is not None:
+                return  # another thread has continued the line in the meantime
+            if old is not None:
+                self._prefix_bytes -= old.num_bytes
+            new_keys = entry.sample_keys(start=0 if old is None else old.cuts[-1])
+            line.keys += new_keys
+            line.latest = entry
+            self._lines[line] = None
             self._prefix_bytes += size
-            for key in entry.keys:
-                self._index[key] = entry
+            self._index.update(dict.fromkeys(new_keys, line))
             while self._prefix_bytes > limit:
-                self._drop_prefix(next(iter(self._prefixes)))
+                self._drop_line(next(iter(self._lines)))
                 self._counts["evictions"] += 1
 
-    def _drop_prefix(self, name: int) -> None:
-        entry = self._prefixes.pop(name)
-        self._prefix_bytes -= entry.num_bytes
-        for key in entry.keys:
-            if self._index.get(key) is entry:
+    def _drop_line(self, line: Line) -> None:
+        del self._lines[line]
+        if line.latest is not None:
+            self._prefix_bytes -= line.latest.num_bytes
+        for key in line.keys:
+            if self._index.get(key) is line:
                 del self._index[key]
+        line.latest, line.keys = None, []
 
     # -- the fast engine ----------------------------------------------------------------------
 
@@ -253,16 +284,22 @@ class TokenizerState:
         with self._lock:
             self._quarantine = self._quarantine or reason
             self._segments.clear()
-            self._prefixes.clear()
+            for line in self._lines:
+                line.latest, line.keys = None, []
+            self._lines.clear()
             self._index.clear()
             self._segment_bytes = self._prefix_bytes = 0
 
-    def count_engine_batch(self, *, shadowed: bool) -> int:
-        """Count a batch the fast engine encoded; return how many there have been."""
+    def count_engine_batch(self) -> int:
+        """Count a batch the fast engine is given; return how many there have been."""
         with self._lock:
             self._counts["engine_batches"] += 1
-            self._counts["shadow_checks"] += shadowed
             return self._counts["engine_batches"]
+
+    def count_shadow_check(self) -> None:
+        """Count a piece that was given to the reference as well."""
+        with self._lock:
+            self._counts["shadow_checks"] += 1
 
     # -- figures ------------------------------------------------------------------------------
 
@@ -272,7 +309,7 @@ class TokenizerState:
             return MemoStats(
                 **self._counts,
                 num_segments=len(self._segments),
-                num_prefixes=len(self._prefixes),
+                num_prefixes=len(self._lines),
                 segment_bytes=self._segment_bytes,
                 prefix_bytes=self._prefix_bytes,
                 quarantine=self._quarantine,

@@ -42,6 +42,8 @@ class AddedTokens:
     word_ends: frozenset[str]
     anchors: dict[str, dict[int, frozenset[str]]]
     """First two characters of a token to its length to the tokens: where a cut is worth making."""
+    first_chars: frozenset[str]
+    """The first characters of `anchors`: a text without them needs no search for more."""
     max_chars: int
     last_chars: frozenset[str]
 
@@ -107,6 +109,7 @@ def index_added_tokens(
     # Raw ones too: a token that was added twice, with other flags, is looked for both ways.
     hidden = [] if is_identity else [token.content for token in (*raw, *normalized)]
     given_up = [t.content for t in seen if t.single_word or (splits_special and t.special)]
+    anchors = _index_anchors(raw, normalized if is_identity else [], given_up)
     return AddedTokens(
         inner=_index_inner(token.content for token in seen),
         refused=frozenset(p for content in hidden for p in _pairs_as_written(content, lowers)),
@@ -114,7 +117,8 @@ def index_added_tokens(
         lstrip_starts=frozenset(t.content[0] for t in seen if t.lstrip),
         word_starts=frozenset(t.content[0] for t in seen if t.single_word),
         word_ends=frozenset(t.content[-1] for t in seen if t.single_word),
-        anchors=_index_anchors(raw, normalized if is_identity else [], given_up),
+        anchors=anchors,
+        first_chars=frozenset(prefix[0] for prefix in anchors),
         max_chars=max((len(token.content) for token in tokens), default=0),
         last_chars=frozenset(token.content[-1] for token in tokens if token.content),
     )

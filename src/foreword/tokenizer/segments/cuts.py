@@ -56,18 +56,33 @@ def previous_cut(rules: CutRules, text: str, start: int, stop: int) -> int | Non
 
 def next_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:
     """Return the first cut before an added token in `[start, stop)`, or None."""
-    best = None
-    for prefix in rules.added_tokens.anchors:
-        place = text.find(prefix, start, stop + 1)
-        for _ in range(_MAX_REFUSALS):
-            if place < 0 or rules.is_cut_at_token(text, place):
-                break
-            place = text.find(prefix, place + 1, stop + 1)
-        else:
-            continue
-        if place >= 0:
-            best, stop = place, place
+    anchors, best = rules.added_tokens.anchors, None
+    # One character is found ten times as fast as two; where it is frequent, two are looked for.
+    for char in rules.added_tokens.first_chars:
+        place, is_cut = _search_token(rules, text, char, start, stop)
+        if is_cut:
+            best = stop = place
+        elif place >= 0:
+            for prefix in anchors:
+                found, is_cut = _search_token(rules, text, prefix, place, stop)
+                if is_cut:
+                    best = stop = found
     return best
+
+
+def _search_token(
+    rules: CutRules, text: str, needle: str, start: int, stop: int
+) -> tuple[int, bool]:
+    """Return the first cut where `needle` stands, or where the search gave up (-1: nowhere)."""
+    end = stop - 1 + len(needle)
+    place = text.find(needle, start, end)
+    for _ in range(_MAX_REFUSALS):
+        if place < 0:
+            return -1, False
+        if rules.is_cut_at_token(text, place):
+            return place, True
+        place = text.find(needle, place + 1, end)
+    return place, False
 
 
 def previous_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:

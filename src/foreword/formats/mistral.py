@@ -1,0 +1,94 @@
+"""A chat request for a Mistral model enters; the conversation as mistral-common takes it leaves.
+
+Rules of this file: the client's own messages are handed on, since mistral-common reads them
+itself; only what engines change on the way is changed, in copies. Nothing is rendered here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from foreword.errors import InvalidRequest
+from foreword.types import Conversation, Message
+
+CALL_ID_CHARS = 9
+"""Characters of a tool call's id that count for Mistral models: its last ones."""
+
+_TEXT_TYPES = ("input_text", "output_text")
+
+
+def check_request(request: Any) -> None:
+    """Refuse what a format that is code cannot follow.
+
+    Raises: `InvalidRequest` for a chat template or template kwargs in the request.
+    """
+    if request.chat_template is not None or request.chat_template_kwargs is not None:
+        raise InvalidRequest(
+            "chat_template and chat_template_kwargs do not apply to Mistral models, whose chat"
+            " format is not a template. Drop them.",
+            param="chat_template",
+        )
+
+
+def native_conversation(
+    messages: Sequence[Message],
+    *,
+    tools: Sequence[Mapping[str, Any]] | None,
+    chat_template_kwargs: Mapping[str, Any],
+    add_generation_prompt: bool,
+    continue_final_message: bool,
+) -> Conversation:
+    """Return the client's messages as mistral-common takes them.
+
+    Shapes: ids of tool calls keep their last 9 characters, in calls and results. Messages are
+    expected to have been checked already.
+
+    Raises: `InvalidRequest` for an answer asked of, or a continuation of, the wrong last message.
+    Source: vLLM 0.33 prepares Mistral requests so; unlike there, parts of the Responses API's
+    text types are text.
+    """
+    _check_last(messages[-1], add_generation_prompt, continue_final_message)
+    return Conversation(
+        messages=tuple(_prepare(message) for message in messages),
+        tools=tuple(tools) if tools else None,
+        chat_template_kwargs=chat_template_kwargs,
+        add_generation_prompt=add_generation_prompt,
+        continue_final_message=continue_final_message,
+    )
+
+
+def _check_last(last: Message, add_generation_prompt: bool, continue_final_message: bool) -> None:
+    is_assistant = last.get("role") == "assistant"
+    if add_generation_prompt and is_assistant:
+        raise InvalidRequest(
+            "The last message is the assistant's, and add_generation_prompt asks for another of"
+            " its own. Set add_generation_prompt to false, and continue_final_message to true to"
+            " continue it."
+        )
+    if continue_final_message and not is_assistant:
+        raise InvalidRequest(
+            "continue_final_message is set, but the last message is not the assistant's. Set it"
+            " to false, or end with the message to continue."
+        )
+
+
+def _prepare(message: Message) -> Message:
+    changed: dict[str, Any] = {}
+    content, role = message.get("content"), message.get("role")
+    if isinstance(content, list | tuple):
+        changed["content"] = [_prepare_part(part) for part in content]
+    if role == "assistant":
+        changed["tool_calls"] = [_prepare_call(call) for call in message.get("tool_calls") or ()]
+    elif role == "tool" and isinstance(message.get("tool_call_id"), str):
+        changed["tool_call_id"] = message["tool_call_id"][-CALL_ID_CHARS:]
+    return {**message, **changed} if changed else message
+
+
+def _prepare_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    call_id = call.get("id")
+    return {**call, "id": call_id[-CALL_ID_CHARS:]} if isinstance(call_id, str) else call
+
+
+def _prepare_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**part, "type": "text"} if part.get("type") in _TEXT_TYPES else part
