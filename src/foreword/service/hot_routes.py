@@ -1,0 +1,109 @@
+"""A POST of one of the hot routes enters, as bare ASGI; its answer is sent.
+
+Rules of this file: nothing between the socket and the work but what every request needs. Whatever
+happens there is one answer, unless the client has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from foreword.errors import ForewordError
+from foreword.service.answers import (
+    CLOSE,
+    Answer,
+    Receive,
+    Scope,
+    Send,
+    error_answer,
+    send_answer,
+    unexpected,
+)
+from foreword.service.bodies import BodyRefused, ClientLeft, Head, read_body, read_head
+from foreword.service.logs import log
+from foreword.service.state import ServiceState
+from foreword.service.work import Work
+
+Call = Callable[[bytes, str], Answer]
+
+
+class HotRoute:
+    """One path: reads the body, has the work done, answers."""
+
+    def __init__(self, path: str, state: ServiceState, choose: Callable[[Work], Call]) -> None:
+        self.path = path
+        self._state = state
+        self._choose = choose
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        state, started = self._state, time.perf_counter()
+        head = read_head(scope)
+        state.num_in_flight += 1
+        try:
+            with state.tracing.request(self.path, scope["headers"]):
+                answer = await self._answer(head, receive)
+        except ClientLeft:
+            state.metrics.refused("client_left")
+            return
+        finally:
+            state.num_in_flight -= 1
+        extra = [CLOSE] if state.is_draining else []
+        if head.request_id and answer.status != 200:
+            extra.append((b"x-request-id", head.request_id.encode("latin-1")))
+        await send_answer(send, answer, *extra)
+        seconds = time.perf_counter() - started
+        state.metrics.answered(self.path, answer.status, seconds)
+        if answer.code:
+            state.metrics.refused(answer.code)
+        if state.settings.log_requests:
+            log(
+                logging.INFO, "request answered", route=self.path, status=answer.status,
+                code=answer.code, seconds=round(seconds, 6), request_id=head.request_id,
+            )  # fmt: skip
+
+    async def _answer(self, head: Head, receive: Receive) -> Answer:
+        state, settings = self._state, self._state.settings
+        try:
+            body = await read_body(
+                receive,
+                head,
+                max_bytes=settings.max_body_bytes,
+                deadline_seconds=settings.body_deadline_seconds,
+            )
+            if settings.log_prompts:
+                log(logging.DEBUG, "request", route=self.path, body=body.decode("utf-8", "replace"))
+            work = self._choose(state.work())
+            if len(body) <= settings.inline_max_size:
+                return await state.executor.run(work, body, head.request_id, size_hint=len(body))
+            return await self._run_while_wanted(receive, work, body, head.request_id)
+        except BodyRefused as refused:
+            if refused.answer.status == 408:
+                state.metrics.deadline_hit("body")
+            return refused.answer
+        except ForewordError as error:
+            return error_answer(error)
+        except (ClientLeft, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            return unexpected(error, with_message=settings.log_prompts)
+
+    async def _run_while_wanted(
+        self, receive: Receive, work: Call, body: bytes, request_id: str
+    ) -> Answer:
+        """Run the work in a thread; stop it when the client leaves first."""
+        running = asyncio.ensure_future(self._state.executor.run(work, body, request_id))
+        leaving = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise ClientLeft
+            return running.result()
+        finally:
+            leaving.cancel()
+            if not running.done():
+                running.cancel()
+            del running  # it holds the error, which holds this frame

@@ -1,0 +1,310 @@
+"""Every knob of the service, once: name, type, default, range, and the sentence that explains it.
+
+Rules of this file: flags, environment, TOML file and the documentation are made from this table,
+so a knob is one field here. A value is checked when `Settings` is made. No knob changes ids.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from foreword.errors import InvalidRequest
+from foreword.media.audio import MAX_SECONDS
+from foreword.media.headers import MAX_PIXELS
+
+MIB = 2**20
+MAX_DEFAULT_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """What a field's metadata hold under `knob`. `low` and `high` are allowed values."""
+
+    group: str
+    help: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    is_secret: bool = False
+
+
+def _knob(
+    default: Any,
+    group: str,
+    help: str,  # noqa: A002
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    is_secret: bool = False,
+) -> Any:
+    knob = Knob(group=group, help=help, low=low, high=high, choices=choices, is_secret=is_secret)
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata={"knob": knob})
+    return field(default=default, metadata={"knob": knob})
+
+
+def _limit(default: int, help: str) -> Any:  # noqa: A002
+    return _knob(default, "limits", help, low=1, high=2**40)
+
+
+def _seconds(default: float, help: str) -> Any:  # noqa: A002
+    return _knob(default, "deadlines", help, high=86_400)
+
+
+def _media_limit(default: int, help: str) -> Any:  # noqa: A002
+    return _knob(default, "media", help, low=1, high=2**40)
+
+
+def _media_seconds(default: float, help: str) -> Any:  # noqa: A002
+    return _knob(default, "media", help, low=0.1, high=3600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The service's settings. Sizes are bytes, durations seconds; 0 or less disables a deadline.
+
+    Raises: `InvalidRequest` naming the setting and what it may be.
+    """
+
+    # -- what is served
+    models: tuple[str, ...] = _knob(
+        (), "models", "models to serve: a folder or hub id each, or NAME=MODEL to name it"
+    )
+    aliases: tuple[str, ...] = _knob(
+        (), "models", "further names, each ALIAS=NAME (with one model, ALIAS alone will do)"
+    )
+    revision: str | None = _knob(None, "models", "the hub revision of every model")
+    tokenizer_mode: str = _knob(
+        "auto", "models", "auto, or a mode of the tokenizer registry: hf, mistral …"
+    )
+    max_model_len: int | None = _knob(
+        None, "models", "context length in tokens; by default what the model's files say", low=1
+    )
+    runner: Literal["generate", "pooling"] = _knob(
+        "generate",
+        "models",
+        "what the engine does with prompts; decides the default side of truncation",
+        choices=("generate", "pooling"),
+    )
+    chat_template: str | None = _knob(
+        None, "models", "name or source of the chat template that replaces the model's own"
+    )
+    chat_template_content_format: Literal["auto", "string", "openai"] = _knob(
+        "auto",
+        "models",
+        "how the template is given message content",
+        choices=("auto", "string", "openai"),
+    )
+    default_chat_template_kwargs: Mapping[str, Any] = _knob(
+        {}, "models", "template variables used where a request gives none, as a JSON object"
+    )
+    exclude_tools_when_tool_choice_none: bool = _knob(
+        False, "models", 'hide tools from the template when tool_choice is "none"'
+    )
+    accelerated: Literal["auto", "on", "off"] = _knob(
+        "auto",
+        "models",
+        "the accelerated tokenizer engine: on refuses to start without it, auto uses it when"
+        " it is installed and admitted",
+        choices=("auto", "on", "off"),
+    )
+    memo_bytes: int = _knob(
+        256 * MIB, "models", "memory for remembered segments, for each model; 0 remembers nothing",
+        low=0,
+    )  # fmt: skip
+    warm_up: bool = _knob(True, "models", "render once before the service calls itself ready")
+
+    # -- where it listens
+    host: str = _knob("127.0.0.1", "network", "address to listen on")
+    port: int = _knob(8000, "network", "port to listen on; 0 takes a free one", low=0, high=65_535)
+    tls_certificate_file: str | None = _knob(None, "network", "PEM file of the certificate chain")
+    tls_key_file: str | None = _knob(None, "network", "PEM file of the certificate's key")
+    tls_ca_file: str | None = _knob(
+        None, "network", "PEM file of the authority client certificates must be signed by"
+    )
+    keep_alive_seconds: float = _knob(
+        5.0, "network", "how long an idle connection is kept", low=1, high=3600
+    )
+    max_connections: int = _knob(
+        4096, "network", "connections served at a time; more are answered 503", low=1
+    )
+    api_keys: tuple[str, ...] = _knob(
+        (),
+        "security",
+        "keys of which every request must bear one, except /health and /ready",
+        is_secret=True,
+    )
+    trust_request_chat_template: bool = _knob(
+        False, "security", "accept a chat template that comes with the request"
+    )
+    tokenizer_info: bool = _knob(
+        True, "security", "answer /tokenizer_info, which shows the chat template"
+    )
+    log_prompts: bool = _knob(False, "security", "write prompts into the log, at level debug")
+
+    # -- media that a request points to
+    media_fetch: bool = _knob(
+        False, "media", "fetch media from http: and https: URLs; needs foreword[media]"
+    )
+    media_hosts: tuple[str, ...] = _knob(
+        (),
+        "media",
+        "the only hosts to fetch from, each HOST (ports 80 and 443) or HOST:PORT; none: every"
+        " host on the public internet, at ports 80 and 443",
+    )
+    media_private_hosts: tuple[str, ...] = _knob(
+        (), "media", "hosts to fetch from although their address is not public, written likewise"
+    )
+    media_folder: str | None = _knob(
+        None, "media", "folder below which file: URLs are read; none: they are refused"
+    )
+    max_media_items: int = _knob(128, "media", "media items of a request", low=1, high=10_000)
+    max_media_bytes: int = _media_limit(64 * MIB, "bytes of a media item, as it was encoded")
+    max_media_request_bytes: int = _media_limit(256 * MIB, "bytes of all media items of a request")
+    max_image_pixels: int = _media_limit(MAX_PIXELS, "pixels an image may declare")
+    max_media_request_pixels: int = _media_limit(
+        MAX_PIXELS, "pixels all images of a request may declare"
+    )
+    max_audio_seconds: float = _knob(
+        MAX_SECONDS, "media", "duration an audio file may declare", low=0.1, high=86_400
+    )
+    max_media_redirects: int = _knob(
+        3, "media", "redirects that are followed, each checked like the first URL", low=0, high=10
+    )
+    max_media_fetches: int = _knob(
+        32, "media", "media items a process fetches at a time; others wait", low=1, high=1024
+    )
+    media_connect_deadline_seconds: float = _media_seconds(
+        3.0, "time to look a host up, and to connect to it"
+    )
+    media_read_deadline_seconds: float = _media_seconds(5.0, "time a host may be silent")
+    media_deadline_seconds: float = _media_seconds(30.0, "time for all media items of a request")
+
+    # -- how much at a time
+    workers: int = _knob(1, "concurrency", "processes that share the port", low=1, high=256)
+    threads: int = _knob(
+        0,
+        "concurrency",
+        f"rendering threads of a process; 0: one per processor, at most {MAX_DEFAULT_THREADS}",
+        low=0,
+        high=256,
+    )
+    max_queued: int = _knob(
+        256, "concurrency", "requests that may wait for a thread; more are answered 503", low=1,
+        high=1_000_000,
+    )  # fmt: skip
+    inline_max_size: int = _knob(
+        4096,
+        "concurrency",
+        "bytes of body up to which a request is rendered on the event loop; 0: never",
+        low=0,
+        high=MIB,
+    )
+    max_abandoned: int = _knob(
+        8,
+        "concurrency",
+        "replaced threads still running, above which the service is not ready",
+        low=0,
+    )
+
+    # -- how long
+    render_deadline_seconds: float = _seconds(30.0, "time a request may render, queue not counted")
+    queue_deadline_seconds: float = _seconds(10.0, "time a request may wait for a thread")
+    body_deadline_seconds: float = _seconds(30.0, "time a client may take to send its body")
+    stuck_grace_seconds: float = _knob(
+        5.0,
+        "deadlines",
+        "time after the render deadline at which a thread that still runs is replaced",
+        low=0,
+        high=3600,
+    )
+    drain_seconds: float = _knob(
+        1.0,
+        "deadlines",
+        "time between being told to stop and closing the port: /ready answers 503 already",
+        low=0,
+        high=3600,
+    )
+    shutdown_deadline_seconds: float = _knob(
+        30.0, "deadlines", "time that accepted requests get to end at shutdown", low=0, high=3600
+    )
+
+    # -- how large
+    max_body_bytes: int = _limit(32 * MIB, "bytes of a request's body")
+    max_messages: int = _limit(10_000, "messages of a chat")
+    max_parts: int = _limit(20_000, "content parts of a chat, all messages together")
+    max_tools_bytes: int = _limit(4 * MIB, "bytes of a chat's tools, as JSON")
+    max_prompts: int = _knob(1024, "limits", "prompts of one completion request", low=1, high=1024)
+    max_prompt_chars: int = _limit(32 * MIB, "characters of a chat's messages, or of a prompt")
+    max_uncut_chars: int = _limit(
+        4_000_000, "characters of a stretch that can't be cut, which one call must tokenize"
+    )
+    max_detokenize_tokens: int = _limit(300_000, "token ids of a /detokenize request")
+    max_template_output_chars: int = _limit(32 * MIB, "characters a chat template may write")
+    max_template_work: int = _limit(4_000_000, "steps a chat template may take")
+    max_nesting: int = _knob(
+        200, "limits", "arrays and objects of a body inside each other", low=2, high=200
+    )
+
+    # -- what it tells
+    metrics: bool = _knob(True, "observability", "count, and answer /metrics")
+    tracing: bool = _knob(False, "observability", "make OpenTelemetry spans; needs foreword[otel]")
+    docs: bool = _knob(True, "observability", "answer /docs and /openapi.json")
+    log_level: Literal["debug", "info", "warning", "error"] = _knob(
+        "info", "observability", "least level that is logged",
+        choices=("debug", "info", "warning", "error"),
+    )  # fmt: skip
+    log_format: Literal["json", "text"] = _knob(
+        "json", "observability", "one JSON object a line, or key=value", choices=("json", "text")
+    )
+    log_requests: bool = _knob(False, "observability", "log one line for every request")
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            _check(spec.name, getattr(self, spec.name), spec.metadata["knob"])
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise InvalidRequest(
+                "tls_certificate_file and tls_key_file belong together; give both or none.",
+                param="tls_key_file",
+            )
+
+    @property
+    def num_threads(self) -> int:
+        """Rendering threads of this process, 0 resolved."""
+        return self.threads or min(MAX_DEFAULT_THREADS, os.cpu_count() or 1)
+
+
+def _check(name: str, value: Any, knob: Knob) -> None:
+    if knob.choices and value not in knob.choices:
+        raise bad_setting(name, value, knob)
+    if value is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    too_low = knob.low is not None and not value >= knob.low
+    if too_low or (knob.high is not None and not value <= knob.high):
+        raise bad_setting(name, value, knob)
+
+
+def bad_setting(name: str, value: object, knob: Knob, *, kind: str = "") -> InvalidRequest:
+    """Make the error of a setting's value: its name, the value, and what is allowed."""
+    shown = "the given value" if knob.is_secret else repr(value)
+    return InvalidRequest(
+        f"{name} is {shown}; it must be {allowed(knob, kind) or 'something else'}.", param=name
+    )
+
+
+def allowed(knob: Knob, kind: str = "") -> str:
+    """Say what a knob accepts: its kind, then its range or its choices."""
+    if knob.choices:
+        return "one of " + ", ".join(knob.choices)
+    words = kind
+    if knob.low is not None and knob.high is not None:
+        words += f" from {knob.low:.15g} to {knob.high:.15g}"
+    elif knob.low is not None:
+        words += f" of at least {knob.low:.15g}"
+    elif knob.high is not None:
+        words += f" of at most {knob.high:.15g}"
+    return words.strip()

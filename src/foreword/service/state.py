@@ -1,0 +1,135 @@
+"""What the routes of one process share: settings, models once they are loaded, executor, metrics.
+
+Rules of this file: only the event loop changes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from foreword.service.executor import Executor
+from foreword.service.logs import log
+from foreword.service.metric_readings import Reading
+from foreword.service.metrics import Metrics, make_metrics
+from foreword.service.models import ServedModels, load_models, memo_readings
+from foreword.service.refusals import still_loading
+from foreword.service.settings import Settings
+from foreword.service.tracing import Tracing, make_tracing
+from foreword.service.work import Work, warm_up
+
+LoadModels = Callable[[Settings], ServedModels]
+
+
+class ServiceState:
+    """One process's service. `on_failure` is told when its models can't be loaded."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        load: LoadModels = load_models,
+        on_failure: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.metrics: Metrics = make_metrics(settings.metrics)
+        self.tracing: Tracing = make_tracing(settings.tracing)
+        self.executor = Executor(settings, self.metrics)
+        self.is_draining = False
+        self.num_in_flight = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._load = load
+        self._on_failure = on_failure
+        self._models: ServedModels | None = None
+        self._work: Work | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._refreshing: asyncio.Task[None] | None = None
+        self.metrics.add_source(self._readings)
+
+    @property
+    def condition(self) -> str:
+        """What /ready tells: `ready`, or why not: `loading`, `draining`, `saturated`."""
+        if self.is_draining:
+            return "draining"
+        if self._work is None:
+            return "loading"
+        return "saturated" if self.executor.saturated else "ready"
+
+    @property
+    def models(self) -> ServedModels:
+        """The models. Raises: `Overloaded` while they load."""
+        if self._models is None:
+            raise still_loading()
+        return self._models
+
+    def work(self) -> Work:
+        """What the hot routes run. Raises: `Overloaded` while the models load."""
+        if self._work is None:
+            raise still_loading()
+        return self._work
+
+    def start(self) -> None:
+        """Begin to load the models, beside the event loop."""
+        self.loop = asyncio.get_running_loop()
+        self._loading = asyncio.ensure_future(self._prepare())
+        if self.settings.workers > 1:
+            self._refreshing = asyncio.ensure_future(self._refresh())
+
+    async def _prepare(self) -> None:
+        started = time.monotonic()
+        loader = ThreadPoolExecutor(1, thread_name_prefix="foreword-load")
+        try:
+            models, work = await asyncio.get_running_loop().run_in_executor(
+                loader, self._load_and_warm_up
+            )
+        except Exception as error:
+            if self._on_failure is None:
+                raise
+            self._on_failure(error)
+            return
+        finally:
+            loader.shutdown(wait=False)  # waiting would block the loop; its one task is over
+        self._models, self._work = models, work
+        seconds = round(time.monotonic() - started, 3)
+        log(logging.INFO, "ready", models=list(models.names), seconds=seconds)
+
+    def _load_and_warm_up(self) -> tuple[ServedModels, Work]:
+        models = self._load(self.settings)
+        for model in models.all:
+            for warning in model.renderer.assets.warnings:
+                log(logging.WARNING, "model warning", model=model.name, warning=warning)
+        work = Work(models, self.settings, self.metrics, self.tracing)
+        if self.settings.warm_up:
+            warm_up(work, models)
+        return models, work
+
+    async def stop(self) -> None:
+        """Let accepted work end, then end the threads."""
+        self.is_draining = True
+        if self._loading is not None and not self._loading.done():
+            self._loading.cancel()
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        await self.executor.close(self.settings.shutdown_deadline_seconds)
+
+    async def _refresh(self) -> None:
+        """Keep what this worker reads fresh for whichever worker is asked."""
+        while True:
+            await asyncio.sleep(1.0)
+            self.metrics.refresh()
+
+    def _readings(self) -> Iterator[Reading]:
+        executor = self.executor
+        for name, text, value in (
+            ("in_flight", "Requests accepted and not yet answered", self.num_in_flight),
+            ("queue_depth", "Requests that wait for a thread", executor.num_queued),
+            ("running", "Requests a thread works on", executor.num_running),
+            ("abandoned_threads", "Replaced threads still running", executor.num_abandoned),
+            ("ready", "1 when /ready answers 200", self.condition == "ready"),
+        ):
+            yield Reading(name=name, help=text, kind="gauge", value=float(value))
+        for model in self._models.all if self._models is not None else ():
+            yield from memo_readings(model)
