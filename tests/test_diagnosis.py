@@ -235,6 +235,7 @@ def test_a_sound_request_shows_nothing():
         ({"chat_template_kwargs": {"enable_thinkin": False}}, "unread_kwargs"),
         ({"messages": [{"role": "user", "content": "a <|im_start|> b"}]}, "spelled_control_tokens"),
         ({"truncate_prompt_tokens": 9}, "lost_beginning"),
+        ({"truncate_prompt_tokens": 9, "truncation_side": "right"}, "lost_end"),
         ({"temprature": 1}, "ignored_fields"),
         (
             {"tools": [{**TOOL, "function": {**TOOL["function"], "description": "long " * 200}}]},
@@ -250,13 +251,27 @@ def test_a_fault_is_named(changes, code):
     assert found[0].sentence.endswith(".")
 
 
+def test_a_message_that_the_template_drops_is_named():
+    first = load(
+        chat_template="{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+    )
+    body = {
+        "messages": [{"role": "narrator", "content": "lost"}, {"role": "user", "content": "hi"}]
+    }
+    (found,) = find_oddities(first.trace(body), first, body)
+    assert found.code == "dropped_message"
+    assert "messages[0] (role narrator)" in found.sentence
+    assert "lost" not in found.sentence
+
+
 def test_a_read_kwarg_is_no_oddity():
     assert codes({**CHAT, "chat_template_kwargs": {"enable_thinking": False}}) == []
 
 
 def test_templates_at_fault_are_named():
     foreign = load(chat_template="<|start_header_id|>{{ messages[0].content }}")
-    assert codes(CHAT, foreign) == ["foreign_template"]
+    alone = {"messages": CHAT["messages"][:1]}
+    assert codes(alone, foreign) == ["foreign_template"]
     deaf = load(chat_template="{% for m in messages %}{{ m.content }}{% endfor %}")
     assert codes({**CHAT, "tools": [TOOL]}, deaf) == ["unread_tools"]
 

@@ -78,8 +78,21 @@ def test_the_tree_draws_it(cls: type[ForewordError]) -> None:
 
 
 def test_a_sentence_has_the_numbers_and_the_way_out() -> None:
-    error = errors.PromptTooLong(
-        num_tokens=70, max_tokens=63, max_output_tokens=60, max_model_len=64
+    overflow = errors.PromptTooLong(
+        num_tokens=8, max_tokens=64, max_output_tokens=60, max_model_len=64
     )
-    for number in ("70", "63", "60", "64", "truncate_prompt_tokens"):
-        assert number in error.message
+    assert overflow.message == (
+        "The prompt has 8 tokens and 60 more were requested, but the context holds 64."
+        " Request at most 56 output tokens, or shorten the prompt."
+    )
+    generation = errors.PromptTooLong(
+        num_tokens=70, max_tokens=63, is_lower_bound=True, max_model_len=64
+    )
+    assert generation.message == (
+        "The prompt has at least 70 tokens; the context holds 64 and at least one must follow,"
+        " so at most 63 fit. Shorten it, or set truncate_prompt_tokens (and truncation_side) to"
+        " cut it."
+    )
+    pooling = errors.PromptTooLong(num_tokens=70, max_tokens=64, max_model_len=64)
+    assert "at most 64 fit" in pooling.message
+    assert "output" not in pooling.message

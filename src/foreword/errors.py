@@ -133,15 +133,24 @@ class PromptTooLong(RequestError):
         param: str = "input_tokens",
     ) -> None:
         count = f"at least {num_tokens}" if is_lower_bound else str(num_tokens)
-        sentence = f"The prompt has {count} tokens, but at most {max_tokens} fit"
-        if max_output_tokens:
-            sentence += (
-                f" (context length {max_model_len}, {max_output_tokens} requested for the output)"
+        sentence = f"The prompt has {count} tokens"
+        if max_output_tokens and max_model_len is not None:
+            sentence += f" and {max_output_tokens} more were requested, but the context holds"
+            room = max_model_len - num_tokens
+            sentence += f" {max_model_len}. " + (
+                f"Request at most {room} output tokens, or shorten the prompt."
+                if room > 0
+                else "Shorten the prompt."
             )
-        sentence += (
-            ". Shorten the prompt, request fewer output tokens,"
-            " or set truncate_prompt_tokens (and truncation_side) to cut it."
-        )
+        else:
+            if max_model_len is not None and max_tokens < max_model_len:
+                sentence += f"; the context holds {max_model_len} and at least one must follow,"
+                sentence += f" so at most {max_tokens} fit."
+            else:
+                sentence += f", but at most {max_tokens} fit."
+            sentence += (
+                " Shorten it, or set truncate_prompt_tokens (and truncation_side) to cut it."
+            )
         super().__init__(
             sentence,
             param=param,

@@ -21,11 +21,12 @@ class TokenizeParams:
     Shapes: every `*_tokens` is a count. `max_total_tokens` is the context length (None: no
     limit, as /tokenize counts). `max_output_tokens` is 0 for pooling, None when the request
     leaves it open (which is generation). `truncate_prompt_tokens` −1 means
-    `max_truncation_tokens`; None never truncates. `truncation_side` None leaves the cut to the
+    `max_truncation_tokens`; None never truncates. `pad_prompt_tokens` −1 means
+    `max_input_tokens`; None never pads. `truncation_side` None leaves the cut to the
     tokenizer's own rule, which keeps the special tokens it adds.
 
-    Raises: `InvalidRequest` for a side that is none, more output than context, a truncation size
-    below −1 or above the context.
+    Raises: `InvalidRequest` for a side that is none, more output than context, a truncation or
+    padding size below −1 or above the context.
 
     Source: vLLM 0.33 `TokenizeParams`; unlike there, a copy keeps every field.
     """
@@ -46,6 +47,7 @@ class TokenizeParams:
         _check_side(self.truncation_side)
         _check_output(self)
         _check_truncation(self)
+        _check_padding(self)
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -119,6 +121,18 @@ def _check_truncation(params: TokenizeParams) -> None:
             param="truncate_prompt_tokens",
             details={"requested": size, "max_input_tokens": limit},
         )
+
+
+def _check_padding(params: TokenizeParams) -> None:
+    size, limit = params.pad_prompt_tokens, params.max_input_tokens
+    if size is None or (size >= -1 and (limit is None or size <= limit)):
+        return
+    most = "" if limit is None else f" to {limit}, what a prompt may have"
+    raise InvalidRequest(
+        f"pad_prompt_tokens is {size}; it must be -1 (the whole budget), or 0{most or ' or more'}.",
+        param="pad_prompt_tokens",
+        details={"requested": size, "max_input_tokens": limit},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,12 +121,14 @@ class Renderer:
         else:
             rendered = RenderedText(text=body.prompt or "")
             tokens = self.to_tokens(rendered, self.tokenize_params(body), count_in_full=True)
-        strings = [self.tokenizer.id_to_token(token_id) or "" for token_id in tokens.token_ids]
+        strings = None
+        if body.return_token_strs:
+            strings = [self.tokenizer.id_to_token(one) or "" for one in tokens.token_ids]
         return TokenizeResponse(
             count=len(tokens.token_ids),
             max_model_len=self.options.max_model_len,
             tokens=tokens.token_ids,
-            token_strs=strings if body.return_token_strs else None,
+            token_strs=strings,
         )
 
     def detokenize(self, request: Body | DetokenizeRequest) -> DetokenizeResponse:
@@ -280,7 +282,10 @@ class Renderer:
         if reused is not None:
             return self._reused_line(reused, request, params)
         if isinstance(self.tokenizer, ChatTokenizer):
-            return self._native_line(self.tokenizer, request, params, may_be_empty=may_be_empty)
+            line = self._native_line(self.tokenizer, request, params)
+            if not may_be_empty:
+                _check_not_empty(line.engine_input, None)
+            return line
         chat_params = self.chat_params(request)
         template = self.template_for(
             chat_params.chat_template, has_tools=bool(self._tools(request))
@@ -317,56 +322,49 @@ class Renderer:
         )
 
     def _native_line(
-        self,
-        tokenizer: ChatTokenizer,
-        request: ChatBody,
-        params: TokenizeParams,
-        *,
-        may_be_empty: bool,
+        self, tokenizer: ChatTokenizer, request: ChatBody, params: TokenizeParams
     ) -> Trace:
         """Take a chat down the line where its tokenizer reads the client's messages itself."""
         laps = Laps()
         mistral.check_request(request)
         chat = request.chat_params().with_defaults(self.options.default_chat_template_kwargs)
-        said: dict[str, Any] = {
-            "tools": self._tools(request),
-            "chat_template_kwargs": chat.chat_template_kwargs,
-            "add_generation_prompt": chat.add_generation_prompt,
-            "continue_final_message": chat.continue_final_message,
-        }
-        messages = request.messages or ()
         conversation = parse_conversation(
-            messages, content_format="string", has_developer_branch=True, **said
+            request.messages or (),
+            content_format="string",
+            has_developer_branch=True,
+            tools=self._tools(request),
+            chat_template_kwargs=chat.chat_template_kwargs,
+            add_generation_prompt=chat.add_generation_prompt,
+            continue_final_message=chat.continue_final_message,
         )
-        sent = mistral.native_conversation(messages, **said)
+        sent = mistral.native_conversation(conversation, request.messages or ())
         laps.lap("conversation")
         check_stop()
         tokens = tokenizer.encode_chat(sent)
         laps.lap("tokenize")
-        engine_input = self.to_engine_input(tokens, params)
-        if not may_be_empty:
-            _check_not_empty(engine_input, None)
-        laps.lap("budget")
-        return Trace(
-            kind="chat",
-            params=params,
-            conversation=conversation,
-            tokens=tokens,
-            engine_input=laps.sign(engine_input, cache_salt_of(request)),
-            seconds=laps.seconds,
-        )
+        return self._token_line(tokens, conversation, request, params, laps)
 
     def _reused_line(
         self, token_ids: list[int], request: ChatBody, params: TokenizeParams
     ) -> Trace:
         laps = Laps()
         tokens = tokenize_ids(token_ids, self.tokenizer.info, param=REUSED_PARAM)
+        return self._token_line(tokens, Conversation(messages=()), request, params, laps)
+
+    def _token_line(
+        self,
+        tokens: TokenSequence,
+        conversation: Conversation,
+        request: ChatBody,
+        params: TokenizeParams,
+        laps: Laps,
+    ) -> Trace:
         engine_input = self.to_engine_input(tokens, params)
         laps.lap("budget")
         return Trace(
             kind="chat",
             params=params,
-            conversation=Conversation(messages=()),
+            conversation=conversation,
             tokens=tokens,
             engine_input=laps.sign(engine_input, cache_salt_of(request)),
             seconds=laps.seconds,

@@ -173,8 +173,9 @@ def test_a_completion_fits_or_is_refused(
     )
     target(float(wanted.num_seen - len(wanted.ids)))
     if len(wanted.ids) > room:
-        assert isinstance(got, PromptTooLong)
-        assert isinstance(rendered, PromptTooLong)
+        was_cut = wanted.num_seen > len(wanted.ids)
+        assert is_too_long(got, was_cut=was_cut)
+        assert is_too_long(rendered, was_cut=was_cut)
         return
     if not wanted.ids:
         assert isinstance(got, InvalidRequest)
@@ -194,6 +195,13 @@ def test_a_completion_fits_or_is_refused(
     assert output == min(asked, max_model_len - len(wanted.ids))
     assert output >= 1
     assert len(generated.token_ids) + output <= max_model_len
+
+
+def is_too_long(got: Any, *, was_cut: bool) -> bool:
+    """A prompt that fills the context: the caller's own cut is named, if there was one."""
+    if was_cut:
+        return isinstance(got, InvalidRequest) and got.param == "truncate_prompt_tokens"
+    return isinstance(got, PromptTooLong)
 
 
 @searching(150)
@@ -239,7 +247,8 @@ def test_a_chat_fits_or_is_refused(
         asks_too_much = (asked or 0) > max_model_len or (truncate or 0) > max_model_len
         # A generation may keep no token of a prompt in a context of one.
         asks_nothing = asked == 0 or truncate == 0 or (truncate == -1 and max_model_len == 1)
-        assert asks_too_much or asks_nothing or isinstance(got, PromptTooLong)
+        fills_it = truncate == max_model_len and is_too_long(got, was_cut=True)
+        assert asks_too_much or asks_nothing or fills_it or isinstance(got, PromptTooLong)
         if (asked or 0) > max_model_len:
             assert got.param == name
         return
@@ -288,7 +297,10 @@ def test_given_ids_fit_or_are_refused(
     limit = max_model_len - 1 if truncate == -1 else truncate
     # Nothing was added to given ids, so there is nothing special to keep.
     kept = line.pick(prompt, line.kept_places("bos", num, limit, side, "left"))
-    if len(kept) >= max_model_len or (refuses and len(kept) + max_tokens > max_model_len):
+    if len(kept) >= max_model_len:
+        assert is_too_long(got, was_cut=len(kept) < num)
+        return
+    if refuses and len(kept) + max_tokens > max_model_len:
         assert isinstance(got, PromptTooLong)
         return
     if not kept:  # a context of one token, cut down to what a generation may keep: nothing
@@ -337,6 +349,11 @@ def test_pooling_has_the_whole_context(
         assert isinstance(got, InvalidRequest)
         assert got.param == "truncate_prompt_tokens"
         return
+    size = pad if padding is None else (-1 if padding == "max_length" else None)
+    if size is not None and size > max_model_len:
+        assert isinstance(got, InvalidRequest)
+        assert got.param == "pad_prompt_tokens"
+        return
     wanted = budget(
         renderer,
         kind,
@@ -347,7 +364,6 @@ def test_pooling_has_the_whole_context(
         default_side="right",
         special=special,
     )
-    size = pad if padding is None else (-1 if padding == "max_length" else None)
     size = max_model_len if size == -1 else size
     missing = max(0, (size or 0) - len(wanted.ids))
     pad_id = renderer.tokenizer.info.pad_token_id

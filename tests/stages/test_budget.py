@@ -199,6 +199,9 @@ def test_assistant_mask_is_cut_with_the_ids() -> None:
         ({"output": 51}, "max_tokens"),
         ({"truncate_prompt_tokens": 51}, "truncate_prompt_tokens"),
         ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens"),
+        ({"pad_prompt_tokens": -2}, "pad_prompt_tokens"),
+        ({"pad_prompt_tokens": 51}, "pad_prompt_tokens"),
+        ({"pad_prompt_tokens": 2**62}, "pad_prompt_tokens"),
     ],
 )
 def test_parameters_check_themselves(kwargs: dict[str, object], param: str) -> None:
@@ -214,3 +217,12 @@ def test_the_three_budgets() -> None:
     assert generation.max_input_chars(7) == 700
     assert params(limit=100, output=0).max_truncation_tokens == 100
     assert params(limit=None).max_input_chars(7) is None
+
+
+def test_a_cut_that_leaves_no_room_blames_its_size() -> None:
+    with pytest.raises(InvalidRequest, match="Use 4, or -1") as caught:
+        apply_budget(sequence(*range(9)), params(limit=5, truncate_prompt_tokens=5), info())
+    assert caught.value.param == "truncate_prompt_tokens"
+    # A shorter prompt is not cut, and has its room.
+    short = apply_budget(sequence(*range(4)), params(limit=5, truncate_prompt_tokens=5), info())
+    assert short.num_truncated == 0

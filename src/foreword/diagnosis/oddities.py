@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from foreword.diagnosis.parts import count_tool_tokens
+from foreword.diagnosis.parts import MAX_PARTS, count_tool_tokens, find_parts
+from foreword.errors import ForewordError
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.renderer import Renderer
 from foreword.stages.template import unused_kwargs
 from foreword.trace import Trace
+from foreword.types import ChatTokenizer
 
 _CONTROL_TOKEN = re.compile(
     r"<\|[A-Za-z0-9_\-]{1,40}\|>|<｜[^｜<>]{1,40}｜>|<(?:start|end)_of_\w{1,20}>"
@@ -43,7 +45,8 @@ def find_oddities(
     """Return the usual faults this request shows; `body` is what the client sent."""
     found = [
         *_two_bos(trace, renderer),
-        *_lost_beginning(trace),
+        *_lost_end(trace),
+        *_dropped_messages(trace, renderer),
         *_split_control_tokens(trace, renderer),
         *_unread_tools(trace),
         *_unread_kwargs(trace, body),
@@ -65,15 +68,45 @@ def _two_bos(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
         )
 
 
-def _lost_beginning(trace: Trace) -> Iterator[Oddity]:
+def _lost_end(trace: Trace) -> Iterator[Oddity]:
     result = trace.engine_input
-    if result.num_truncated and result.truncated_side == "left":
+    if not result.num_truncated:
+        return
+    if result.truncated_side == "left":
         yield Oddity(
             code="lost_beginning",
             sentence=f"Truncation removed the first {result.num_truncated} tokens, and with them"
-            " the system prompt, if there was one. Ask for truncation_side right to keep the"
-            " beginning, or shorten the conversation.",
+            " the system prompt, if there was one. Shorten the conversation to keep it.",
         )
+    elif trace.kind == "chat":
+        yield Oddity(
+            code="lost_end",
+            sentence=f"Truncation removed the last {result.num_truncated} tokens, and with them"
+            " the last message and what tells the model to answer. Ask for truncation_side left.",
+        )
+
+
+def _dropped_messages(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
+    conversation, rendered = trace.conversation, trace.rendered
+    if conversation is None or rendered is None or trace.template is None:
+        return
+    shown = {part.label.partition(" ")[0] for part in find_parts(trace, renderer)}
+    first = max(0, len(conversation.messages) - MAX_PARTS)
+    for index, message in enumerate(conversation.messages[first:], start=first):
+        if f"[{index}]" in shown or not _text_of(message):
+            continue
+        rest = (*conversation.messages[:index], *conversation.messages[index + 1 :])
+        try:
+            without = renderer.to_text(replace(conversation, messages=rest), trace.template)
+        except ForewordError:
+            continue
+        if without.text == rendered.text:
+            yield Oddity(
+                code="dropped_message",
+                sentence=f"The template prints nothing of messages[{index}] (role"
+                f" {message.get('role')}): the model will not see it. Use a role that the"
+                " template knows.",
+            )
 
 
 def _split_control_tokens(trace: Trace, renderer: Renderer) -> Iterator[Oddity]:
@@ -130,6 +163,8 @@ def _spelled_control_tokens(trace: Trace, renderer: Renderer) -> Iterator[Oddity
     if trace.conversation is None or (trace.rendered and trace.rendered.literal_spans):
         return  # a format that marks what was said as literal makes no token of it
     tokenizer = renderer.tokenizer
+    if isinstance(tokenizer, ChatTokenizer):
+        return
     specials = [token for token in tokenizer.info.all_special_tokens if token]
     for index, message in enumerate(trace.conversation.messages):
         text = _text_of(message)

@@ -171,11 +171,20 @@ def _check_length(engine_input: EngineInput, params: TokenizeParams) -> None:
     if limit is None:
         return
     room = limit - 1 if params.is_generation else limit
-    if len(engine_input.token_ids) > room:
-        raise PromptTooLong(
-            num_tokens=len(engine_input.token_ids),
-            max_tokens=room,
-            is_lower_bound=engine_input.num_prompt_tokens_is_lower_bound,
-            max_output_tokens=params.max_output_tokens or (1 if params.is_generation else None),
-            max_model_len=limit,
+    num_tokens = len(engine_input.token_ids)
+    if num_tokens <= room:
+        return
+    if engine_input.num_truncated:
+        # It was cut to what the caller asked for, so the size asked for is at fault.
+        raise InvalidRequest(
+            f"truncate_prompt_tokens is {params.truncate_prompt_tokens}, which leaves no room for"
+            f" a token to follow in a context of {limit}. Use {room}, or -1 for as much as fits.",
+            param="truncate_prompt_tokens",
+            details={"requested": params.truncate_prompt_tokens, "max_tokens": room},
         )
+    raise PromptTooLong(
+        num_tokens=num_tokens,
+        max_tokens=room,
+        is_lower_bound=engine_input.num_prompt_tokens_is_lower_bound,
+        max_model_len=limit,
+    )

@@ -42,7 +42,7 @@ from foreword.types import Offsets, Span, TokenIds, TokenizerInfo, TokenSequence
 
 MIN_PREFIX_CHARS = 2048
 """Shorter texts are one piece; remembering how they grow would cost more than it saves."""
-DEFAULT_MAX_UNCUT_CHARS = 4_000_000
+DEFAULT_MAX_UNCUT_CHARS = 1_000_000
 _WORD_PIECE_CHARS = 1000
 """Where the whole piece is one word of the model, its own cost grows faster than its length."""
 _FAST_PIECE_CHARS = 100_000
