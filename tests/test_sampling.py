@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foreword.errors import InvalidRequest, PromptTooLong
+from foreword.errors import AssetsInvalid, InvalidRequest, InvalidTokenIds, PromptTooLong
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
@@ -154,6 +154,44 @@ def test_defaults_come_from_generation_config_and_the_operator() -> None:
     assert default_sampling_params({}) == {}
 
 
+UNFIT_DEFAULTS = [
+    ("temperature", "hot", "must be a number, not a string"),
+    ("temperature", -1, "is -1; it must be from 0 to 2"),
+    ("temperature", True, "must be a number, not a boolean"),
+    ("temperature", math.nan, "is nan; it must be from 0 to 2"),
+    ("top_p", [1], "must be a number, not an array"),
+    ("top_p", 0, "is 0; it must be above 0 and at most 1"),
+    ("top_k", "x", "must be an integer, not a string"),
+    ("top_k", 1.5, "must be an integer, not a fraction"),
+    ("min_p", 2, "is 2; it must be from 0 to 1"),
+    ("repetition_penalty", 0, "is 0; it must be finite, above 0"),
+    ("max_new_tokens", "x", "must be an integer, not a string"),
+    ("max_new_tokens", 0, "is 0; it must be 1 or more"),
+    ("skip_special_tokens", 1, "must be true or false, not a number"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "problem"), UNFIT_DEFAULTS)
+def test_a_default_that_fails_every_request_is_refused_and_blamed_on_who_wrote_it(
+    key: str, value: Any, problem: str
+) -> None:
+    with pytest.raises(AssetsInvalid, match=rf"^generation_config\.json: {key} {problem}"):
+        default_sampling_params({key: value})
+    with pytest.raises(InvalidRequest, match=f"^{key} {problem}") as caught:
+        default_sampling_params({}, {key: value})
+    assert caught.value.param == f"generation_config.{key}"
+    good = {"skip_special_tokens": True}.get(key, 1)
+    assert default_sampling_params({key: value}, {key: good}) == {
+        {"max_new_tokens": "max_tokens"}.get(key, key): good
+    }
+
+
+@pytest.mark.parametrize("eos", ["x", [1, "x"], -1, True, {"a": 1}])
+def test_end_tokens_that_are_no_ids_are_refused(eos: Any) -> None:
+    with pytest.raises(AssetsInvalid, match=r"^generation_config\.json: eos_token_id"):
+        default_sampling_params({"eos_token_id": eos})
+
+
 def test_a_request_wins_over_the_model_and_the_model_over_the_protocol() -> None:
     defaults = {"temperature": 0.6, "top_k": 20, "skip_special_tokens": False}
     params = complete(chat(temperature=0.2), defaults)
@@ -225,11 +263,21 @@ def test_truncation_never_makes_the_prompt_seem_shorter_than_it_is() -> None:
 
 
 @pytest.mark.parametrize("asked", [0, -1])
-def test_no_output_asked_of_a_generation(asked: int) -> None:
-    for request in (chat(max_tokens=asked), completion(max_tokens=asked)):
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [(chat, "max_tokens"), (chat, "max_completion_tokens"), (completion, "max_tokens")],
+)
+def test_no_output_asked_of_a_generation(asked: int, make: Any, field: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{field} is {asked};") as caught:
+        complete(make(**{field: asked}))
+    assert caught.value.param == field
+
+
+def test_less_than_no_output_is_refused_before_anything_is_completed() -> None:
+    for make, field in ((chat, "max_completion_tokens"), (completion, "max_tokens")):
         with pytest.raises(InvalidRequest) as caught:
-            complete(request)
-        assert caught.value.param == "max_tokens"
+            make(**{field: -5})
+        assert caught.value.param == field
 
 
 def test_scoring_a_prompt() -> None:
@@ -355,3 +403,54 @@ def test_bad_words_have_tokens_and_a_limit() -> None:
     many = tuple("b" * length for length in range(1, 130))
     with pytest.raises(InvalidRequest, match="129 token sequences; at most 128"):
         with_bad_words(SamplingParams(bad_words=many), LetterTokenizer())  # type: ignore[arg-type]
+
+
+# -- ids ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["1_0", " 7 ", "٣", "-4", "+4", "07", "1.0", "", "1" * 24])
+def test_a_key_of_logit_bias_is_an_id_in_plain_digits(key: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no token id") as caught:
+        complete(chat(logit_bias={key: 1}))
+    assert caught.value.param == "logit_bias"
+
+
+@pytest.mark.parametrize("bias", ["nan", "inf", "-inf"])
+def test_a_bias_is_finite(bias: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"of token 5 is {bias}") as caught:
+        complete(chat(logit_bias={"5": bias}))
+    assert caught.value.param == "logit_bias"
+
+
+def test_a_bias_is_clamped_as_the_reference_does() -> None:
+    assert complete(chat(logit_bias={"5": 1e9, "0": -101, "10": 2})).logit_bias == {
+        5: 100.0,
+        0: -100.0,
+        10: 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("logit_bias", {"3": 1, "10": 1}),
+        ("allowed_token_ids", [3, 10]),
+        ("stop_token_ids", [3, -1]),
+        ("stop_token_ids", [3, 10]),
+    ],
+)
+def test_ids_are_those_of_the_vocabulary(field: str, value: Any) -> None:
+    wrong = [int(token_id) for token_id in value][1]
+    with pytest.raises(InvalidTokenIds) as caught:
+        complete(chat(**{field: value}), max_token_id=9)
+    assert caught.value.param == field
+    assert caught.value.details == {"token_id": wrong, "position": 1, "max_token_id": 9}
+    if wrong > 0:
+        complete(chat(**{field: value}), max_token_id=10)
+        complete(chat(**{field: value}))
+
+
+def test_no_allowed_token_at_all_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="allowed_token_ids is empty") as caught:
+        complete(chat(allowed_token_ids=[]))
+    assert caught.value.param == "allowed_token_ids"

@@ -28,7 +28,9 @@ No prompt text and no path of the machine in a message that may leave it. Every 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
+
+E = TypeVar("E", bound="ForewordError")
 
 
 class ForewordError(Exception):
@@ -54,14 +56,21 @@ class ForewordError(Exception):
         self.param = param
         self.details: dict[str, Any] = dict(details or {})
 
+    def at(self, path: str) -> Self:
+        """Return the same error of one among several values, which its sentence begins with.
+
+        Shapes: a `param` that named them all names the one; another stays.
+        """
+        whole = path.partition("[")[0]
+        param = path if self.param in (None, whole) else self.param
+        return _restore(type(self), f"{path}: {self.message}", param, self.details)
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Subclasses build their sentence from keyword arguments; a copy is made from the sentence.
         return _restore, (type(self), self.message, self.param, self.details)
 
 
-def _restore(
-    cls: type[ForewordError], message: str, param: str | None, details: dict[str, Any]
-) -> ForewordError:
+def _restore(cls: type[E], message: str, param: str | None, details: dict[str, Any]) -> E:
     error = cls.__new__(cls)
     ForewordError.__init__(error, message, param=param, details=details)
     return error

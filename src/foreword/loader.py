@@ -1,33 +1,50 @@
 """A model's name enters; a `Renderer` for it leaves.
 
 Rules of this file: everything that reads files happens here and below; nothing after it does.
+What the caller gave is checked before the first file is read.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Unpack, cast
 
-from foreword.assets.context_length import explain_max_model_len, model_vocab_size
+from foreword.assets.context_length import (
+    ContextLength,
+    explain_max_model_len,
+    model_vocab_size,
+    parse_max_model_len,
+)
 from foreword.assets.fingerprint import fingerprint
 from foreword.assets.load import load_assets
-from foreword.options import RendererOptions
+from foreword.errors import ChatTemplateMissing, InvalidRequest, TemplateFailed
+from foreword.options import (
+    FurtherOptions,
+    RendererOptions,
+    check_choice,
+    check_kind,
+    check_known,
+    check_names,
+    check_whole,
+)
 from foreword.renderer import Renderer
 from foreword.sampling import default_sampling_params
-from foreword.templating import DEFAULT_LIMITS, TemplateLimits
+from foreword.stages.template import select_template
+from foreword.templating import DEFAULT_LIMITS, TemplateLimits, compile_template
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
 from foreword.tokenizer.segmented import DEFAULT_MAX_UNCUT_CHARS, SegmentedTokenizer
 from foreword.tokenizer.state import DEFAULT_MEMO_BYTES
-from foreword.types import RunnerType, Side
+from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
 
 
 def load(
-    model: str,
+    model: str | os.PathLike[str],
     *,
     revision: str | None = None,
-    max_model_len: int | None = None,
+    max_model_len: int | str | None = None,
     allow_longer: bool = False,
     runner: RunnerType = "generate",
     tokenizer_mode: str = "auto",
@@ -40,41 +57,143 @@ def load(
     memo_bytes: int = DEFAULT_MEMO_BYTES,
     max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS,
     accelerated: bool = False,
-    **options: Any,
+    **further: Unpack[FurtherOptions],
 ) -> Renderer:
     """Load a model folder or a Hugging Face id, without weights, and return its renderer.
 
-    Shapes: `max_model_len` None derives the context length as vLLM does. `truncation_side` None
-    follows the runner: left for generation, right for pooling. `served_model_name` names the
-    model in requests; without one any name is accepted. `chat_template` is a template's name or
-    its source. `generation_config` overrides entries of the model's own. `memo_bytes` bounds what
-    is remembered of tokenized text (0: nothing), `max_uncut_chars` a stretch of text that must be
-    tokenized in one call. `accelerated` uses the extra `fast` where it is admitted for this
-    tokenizer: seconds at load, for a process that serves. Further `options` are those of
-    `RendererOptions`.
+    Shapes: `max_model_len` may be written 8k or 8K; None derives it as vLLM does.
+    `truncation_side` None follows the runner: left for generation, right for pooling. Without a
+    `served_model_name` requests may name any. `chat_template` is a name or a source.
+    `generation_config` overrides entries of the model's own. `memo_bytes` 0 remembers nothing;
+    `max_uncut_chars` bounds text that must be tokenized in one call. `accelerated` admits the
+    extra `fast`: seconds at load, for a process that serves. `further` as in `RendererOptions`.
 
-    Raises: `AssetsInvalid` naming the file at fault; `InvalidRequest` for an option out of range.
+    Raises: `AssetsInvalid` naming the file; `InvalidRequest` with the option as its `param`.
     """
-    assets = load_assets(model, revision=revision, offline=offline)
-    length = explain_max_model_len(
-        assets, requested=max_model_len, runner=runner, allow_longer=allow_longer
+    names = _check_given(model, revision, offline, allow_longer, served_model_name, further)
+    choice = _TokenizerChoice(
+        mode=tokenizer_mode,
+        truncation_side=truncation_side,
+        memo_bytes=memo_bytes,
+        max_uncut_chars=max_uncut_chars,
+        accelerated=accelerated,
     )
+    requested = _requested_length(max_model_len)
+    assets = load_assets(os.fspath(model), revision=revision, offline=offline)
+    length = explain_max_model_len(
+        assets, requested=requested, runner=runner, allow_longer=allow_longer
+    )
+    options = RendererOptions(
+        max_model_len=length.max_model_len,
+        runner=runner,
+        served_model_names=names,
+        chat_template=chat_template,
+        sampling_defaults=_sampling_defaults(assets, generation_config),
+        template_limits=template_limits,
+        **further,
+    )
+    _check_template(assets, chat_template)
+    tokenizer = _load_tokenizer(assets, runner, choice)
+    assets = _finish(assets, tokenizer, length, chat_template)
+    return Renderer(assets=assets, tokenizer=tokenizer, options=options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _TokenizerChoice:
+    """The options of `load` that concern the tokenizer alone."""
+
+    mode: str
+    truncation_side: Side | None
+    memo_bytes: int
+    max_uncut_chars: int | None
+    accelerated: bool
+
+    def __post_init__(self) -> None:
+        check_kind("tokenizer_mode", self.mode, (str,), "a string")
+        check_choice("truncation_side", self.truncation_side, ("left", "right", None))
+        check_whole("memo_bytes", self.memo_bytes, least=0)
+        check_whole("max_uncut_chars", self.max_uncut_chars, least=1, may_be_none=True)
+        check_kind("accelerated", self.accelerated, (bool,), "True or False")
+
+
+def _check_given(
+    model: object,
+    revision: object,
+    offline: object,
+    allow_longer: object,
+    served_model_name: object,
+    further: Mapping[str, object],
+) -> tuple[str, ...]:
+    """Check what says which model it is, and return the names it is served under."""
+    check_known(further)
+    check_kind("model", model, (str, os.PathLike), "a folder or a Hugging Face id")
+    check_kind("revision", revision, (str, type(None)), "a string")
+    check_kind("offline", offline, (bool, type(None)), "True, False")
+    check_kind("allow_longer", allow_longer, (bool,), "True or False")
+    names = served_model_name
+    if isinstance(names, str | list):
+        names = (names,) if isinstance(names, str) else tuple(names)
+    check_names("served_model_name", names)
+    return cast("tuple[str, ...]", names)
+
+
+def _requested_length(max_model_len: object) -> int | None:
+    if isinstance(max_model_len, str):
+        return parse_max_model_len(max_model_len)
+    if max_model_len != -1:
+        check_whole("max_model_len", max_model_len, least=1, may_be_none=True)
+    return cast("int | None", max_model_len)
+
+
+def _sampling_defaults(assets: ModelAssets, overrides: object) -> dict[str, Any]:
+    check_kind("generation_config", overrides, (Mapping, type(None)), "a mapping")
+    return default_sampling_params(
+        assets.generation_config, cast("Mapping[str, Any] | None", overrides)
+    )
+
+
+def _check_template(assets: ModelAssets, chat_template: str | None) -> None:
+    """Refuse a template of the operator's that is not there, or does not compile."""
+    if chat_template is None:
+        return
+    try:
+        source = select_template(assets.chat_templates, has_tools=False, override=chat_template)
+    except ChatTemplateMissing as error:
+        names = ", ".join(error.details["available"]) or "none"
+        raise InvalidRequest(
+            f"chat_template {chat_template!r} is neither the name of a template the model has"
+            f" ({names}) nor a template's source. Give one of these.",
+            param="chat_template",
+        ) from None
+    compile_template(source)
+
+
+def _load_tokenizer(assets: ModelAssets, runner: RunnerType, choice: _TokenizerChoice) -> Tokenizer:
     tokenizer = get_tokenizer(
         assets,
         runner_type=runner,
-        mode=tokenizer_mode,
-        truncation_side=truncation_side,
+        mode=choice.mode,
+        truncation_side=choice.truncation_side,
         model_vocab_size=model_vocab_size(assets),
     )
-    if isinstance(tokenizer, HuggingFaceTokenizer):
-        tokenizer = SegmentedTokenizer.over(
-            tokenizer,
-            memo_bytes=memo_bytes,
-            max_uncut_chars=max_uncut_chars,
-            is_accelerated=accelerated,
-        )
-    warnings = (*assets.warnings, *([length.warning] if length.warning else ()))
-    assets = replace(
+    if not isinstance(tokenizer, HuggingFaceTokenizer):
+        return tokenizer
+    return SegmentedTokenizer.over(
+        tokenizer,
+        memo_bytes=choice.memo_bytes,
+        max_uncut_chars=choice.max_uncut_chars,
+        is_accelerated=choice.accelerated,
+    )
+
+
+def _finish(
+    assets: ModelAssets, tokenizer: Tokenizer, length: ContextLength, chat_template: str | None
+) -> ModelAssets:
+    """Return the assets with their fingerprint and every warning, without what was read and built.
+
+    Why: tokenizer.json is tens of megabytes that nothing needs again.
+    """
+    return replace(
         assets,
         fingerprint=fingerprint(
             assets,
@@ -82,22 +201,25 @@ def load(
             max_model_len=length.max_model_len,
             chat_template=chat_template,
         ),
-        warnings=(*warnings, *getattr(tokenizer, "warnings", ())),
-        tokenizer_json=None,  # read and built; tens of megabytes that nothing needs again
-    )
-    names = (served_model_name,) if isinstance(served_model_name, str) else served_model_name
-    return Renderer(
-        assets=assets,
-        tokenizer=tokenizer,
-        options=RendererOptions(
-            max_model_len=length.max_model_len,
-            runner=runner,
-            served_model_names=names,
-            chat_template=chat_template,
-            sampling_defaults=default_sampling_params(
-                assets.generation_config, generation_config or {}
-            ),
-            template_limits=template_limits,
-            **options,
+        warnings=(
+            *assets.warnings,
+            *((length.warning,) if length.warning else ()),
+            *getattr(tokenizer, "warnings", ()),
+            *_template_warnings(assets),
         ),
+        tokenizer_json=None,
     )
+
+
+def _template_warnings(assets: ModelAssets) -> list[str]:
+    """Say which of the model's templates no chat can be rendered with; completions still can."""
+    found: list[str] = []
+    for name, source in assets.chat_templates.items():
+        try:
+            compile_template(source)
+        except TemplateFailed as error:
+            found.append(
+                f"The chat template {name!r} does not compile ({error.details['reason']}):"
+                " chats that use it are refused."
+            )
+    return found

@@ -7,7 +7,7 @@ truncating are two different questions. Parameters check themselves when made.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from foreword.errors import InvalidRequest
@@ -25,8 +25,8 @@ class TokenizeParams:
     `max_input_tokens`; None never pads. `truncation_side` None leaves the cut to the
     tokenizer's own rule, which keeps the special tokens it adds.
 
-    Raises: `InvalidRequest` for a side that is none, more output than context, a truncation or
-    padding size below −1 or above the context.
+    Raises: `InvalidRequest` for a side that is none, an output below 0 or above the context, a
+    truncation or padding size below −1 or above the context.
 
     Source: vLLM 0.33 `TokenizeParams`; unlike there, a copy keeps every field.
     """
@@ -94,6 +94,11 @@ def _check_side(side: object) -> None:
 
 def _check_output(params: TokenizeParams) -> None:
     limit, output = params.max_total_tokens, params.max_output_tokens
+    if output is not None and output < 0:
+        name = params.max_output_tokens_param
+        raise InvalidRequest(
+            f"{name} is {output}; it must be 0 or more.", param=name, details={"requested": output}
+        )
     if limit is not None and output is not None and output > limit:
         name = params.max_output_tokens_param
         raise InvalidRequest(
@@ -157,11 +162,4 @@ class ChatParams:
         template (as in vLLM 0.33).
         """
         given = {k: v for k, v in self.chat_template_kwargs.items() if v not in (None, "auto")}
-        return ChatParams(
-            chat_template=self.chat_template,
-            content_format=self.content_format,
-            chat_template_kwargs={**chat_template_kwargs, **given},
-            add_generation_prompt=self.add_generation_prompt,
-            continue_final_message=self.continue_final_message,
-            return_assistant_mask=self.return_assistant_mask,
-        )
+        return replace(self, chat_template_kwargs={**chat_template_kwargs, **given})

@@ -7,24 +7,27 @@ nothing the caller passed in is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from foreword.chat.reused_ids import REUSED_PARAM, reused_token_ids
-from foreword.engines.vllm_generate import GenerateRequest, generate_request
+from foreword.chat.marks import keep_spelled_as_text
+from foreword.chat.media_parts import MediaForm, MediaForms
+from foreword.engines.vllm_generate import GenerateRequest, generate_request, make_request_id
 from foreword.errors import InvalidRequest, UnknownModel
-from foreword.formats import find_chat_format, mistral
+from foreword.formats import find_chat_format
 from foreword.formats import requests as native
 from foreword.formats.harmony_constraints import constrain_final_channel
+from foreword.line import chat_line, prompt_line, prompt_lines
+from foreword.media.items import MediaItem, resolve_inline
+from foreword.media.model import MediaModel, MediaTokens
 from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
-from foreword.protocols.bodies import Body, ChatBody, PromptBody, cache_salt_of, kind_of
+from foreword.protocols.bodies import Body, ChatBody, PromptBody, kind_of
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
 from foreword.protocols.pooling import PoolingRequest
-from foreword.protocols.prompts import Prompt
 from foreword.protocols.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -34,13 +37,12 @@ from foreword.protocols.tokenize import (
 from foreword.sampling import complete_sampling
 from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
+from foreword.stages.media import expand_items
 from foreword.stages.template import render_conversation, select_template
 from foreword.stages.tokenization import tokenize_ids, tokenize_text
-from foreword.stopping import check_stop
 from foreword.templating import CompiledTemplate, compile_template
-from foreword.trace import Kind, Laps, Trace
+from foreword.trace import Kind, Trace
 from foreword.types import (
-    ChatTokenizer,
     Conversation,
     EngineInput,
     ModelAssets,
@@ -67,6 +69,11 @@ class Renderer:
         self.chat_format = find_chat_format(
             tokenizer.info.mode, assets.config, start_date=options.system_start_date
         )
+        self.media = MediaModel.of(
+            assets,
+            tokenizer_mode=tokenizer.info.mode,
+            tolerated_keys=options.media.tolerated_keys,
+        )
 
     # -- the whole line -----------------------------------------------------------------------
 
@@ -88,6 +95,7 @@ class Renderer:
     def render_pooling(self, request: Body | PoolingRequest) -> list[EngineInput]:
         """Render an embedding or rerank body (`input` or `messages`), with the full budget."""
         pooling = self.decode(request, PoolingRequest)
+        pooling.check_runner(self.options.runner)
         if pooling.messages is not None:
             return [self.chat_line(pooling).engine_input]
         return [line.engine_input for line in self.prompt_lines(pooling)]
@@ -106,6 +114,7 @@ class Renderer:
             )
         completion = self.decode(request, CompletionRequest)
         inputs = [line.engine_input for line in self.prompt_lines(completion)]
+        request_id = request_id or completion.request_id or make_request_id()
         return [
             self.to_generate_request(
                 one, completion, request_id, index if len(inputs) > 1 else None
@@ -150,7 +159,7 @@ class Renderer:
                 param="prompt",
             )
         prompt = completion.prompts[prompt_index]
-        return self._prompt_line(prompt, completion, count_in_full=True, with_offsets=True)
+        return prompt_line(self, prompt, completion, count_in_full=True, with_offsets=True)
 
     # -- the stations -------------------------------------------------------------------------
 
@@ -162,8 +171,8 @@ class Renderer:
         if isinstance(request, type):
             decoded = request
         else:
-            assert isinstance(request, Mapping | bytes | str)
-            decoded = decode_request(request, type, max_bytes=self.options.max_body_bytes)
+            body = cast(Body, request)
+            decoded = decode_request(body, type, max_bytes=self.options.max_body_bytes)
         names, name = self.options.served_model_names, getattr(decoded, "model", None)
         if names and name is not None and name not in names:
             raise UnknownModel(name=name, available=names)
@@ -186,11 +195,44 @@ class Renderer:
             has_developer_branch=template is None or template.has_developer_branch,
             keeps_messages=self.chat_format is not None and self.chat_format.keeps_messages,
             may_be_empty=self.chat_format is not None,
-            tools=self._tools(request),
+            tools=self.tools_of(request),
             chat_template_kwargs=chat_params.chat_template_kwargs,
             add_generation_prompt=chat_params.add_generation_prompt,
             continue_final_message=chat_params.continue_final_message,
+            media=self.media_forms(),
         )
+
+    def to_items(
+        self,
+        conversation: Conversation,
+        media: Sequence[MediaItem] | None = None,
+        *,
+        scope: str = "",
+    ) -> tuple[MediaItem, ...]:
+        """Check the items given for a conversation's media, or read those in data: URLs.
+
+        `scope` keeps the uuids of different clients apart.
+
+        Raises: `InvalidRequest` for other items than the conversation's, `MediaUnavailable` for
+        broken ones, `UnsupportedFeature` for those that must be fetched first.
+        """
+        options = self.options.media
+        if media is None:
+            return resolve_inline(
+                conversation.media,
+                naming=options.naming,
+                namespace=scope,
+                max_bytes=options.max_item_bytes,
+            )
+        wanted = [reference.modality for reference in conversation.media]
+        given = [item.modality for item in media]
+        if wanted != given:
+            raise InvalidRequest(
+                f"The chat shows {len(wanted)} media items and {len(given)} were given, or their"
+                " kinds differ. Give one for each, in reading order.",
+                param="media",
+            )
+        return tuple(media)
 
     def to_text(
         self, conversation: Conversation, template: CompiledTemplate | None = None
@@ -201,12 +243,16 @@ class Renderer:
         if template is None:
             template = self.template_for(None, has_tools=bool(conversation.tools))
             assert template is not None
-        return render_conversation(
+        rendered = render_conversation(
             template,
             conversation,
             special_tokens=self.tokenizer.info.special_tokens,
             limits=self.options.template_limits,
         )
+        if not rendered.slots:
+            return rendered
+        may_spell = self.options.media.placeholder_text == "text"
+        return keep_spelled_as_text(rendered, self.media_tokens().reserved(), may_spell=may_spell)
 
     def to_tokens(
         self,
@@ -226,6 +272,12 @@ class Renderer:
             count_in_full=count_in_full,
             scope=scope,
         )
+
+    def to_expanded(
+        self, tokens: TokenSequence, rendered: RenderedText, items: Sequence[MediaItem]
+    ) -> TokenSequence:
+        """Station 3, with media: every item's placeholder replaced by its tokens."""
+        return expand_items(tokens, rendered, items, self.media_tokens())
 
     def to_engine_input(
         self,
@@ -247,10 +299,36 @@ class Renderer:
             return replace(engine_input, prompt=rendered.text)
         return replace(engine_input, prompt=self.tokenizer.decode(engine_input.token_ids))
 
+    def media_forms(self) -> MediaForms | None:
+        """Return how the model's prompts write media; None where code renders chats."""
+        if self.chat_format is not None:
+            return None
+        if self.media.family is None:
+            return MediaForms(forms={}, explain=self.media.require)
+        forms = {
+            modality: MediaForm(placeholder=bound.row.placeholder, target=bound.row.target)
+            for modality, bound in self.media.rows().items()
+        }
+        return MediaForms(forms=forms, max_items=self.options.media.max_items)
+
+    def media_tokens(self) -> MediaTokens:
+        """Return the tokens of the model's family.
+
+        Raises: why there is no family.
+        """
+        tokenizer = self.tokenizer
+        return MediaTokens(
+            family=self.media.require(),
+            token_to_id=tokenizer.token_to_id,
+            id_to_token=tokenizer.id_to_token,
+            encode_text=lambda text: tokenizer.encode(text, add_special_tokens=False).token_ids,
+        )
+
     def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate | None:
         """Return the compiled template a request is rendered with; None where code renders it.
 
-        Raises: `ChatTemplateMissing`, `TemplateFailed`.
+        Raises: `ChatTemplateMissing`, `TemplateFailed`; `InvalidRequest` for a broken template of
+        the request's own.
         """
         if self.chat_format is not None:
             return None
@@ -260,7 +338,8 @@ class Renderer:
             requested=requested,
             override=self.options.chat_template,
         )
-        return compile_template(source)
+        is_own = requested is not None and requested not in self.assets.chat_templates
+        return compile_template(source, is_requested=is_own)
 
     # -- the line -----------------------------------------------------------------------------
 
@@ -268,146 +347,27 @@ class Renderer:
         self,
         request: ChatBody,
         *,
+        media: Sequence[MediaItem] | None = None,
         count_in_full: bool = False,
         with_offsets: bool = False,
         may_be_empty: bool = False,
     ) -> Trace:
         """Take a chat down the line and keep every station.
 
-        Ids that an earlier leg forwards (`kv_transfer_params.prompt_token_ids`) join it as tokens.
+        `media` are the chat's items, in order; None takes those that stand in data: URLs.
         """
-        laps = Laps()
-        params = self.chat_tokenize_params(request)
-        reused = reused_token_ids(request)
-        if reused is not None:
-            return self._reused_line(reused, request, params)
-        if isinstance(self.tokenizer, ChatTokenizer):
-            line = self._native_line(self.tokenizer, request, params)
-            if not may_be_empty:
-                _check_not_empty(line.engine_input, None)
-            return line
-        chat_params = self.chat_params(request)
-        template = self.template_for(
-            chat_params.chat_template, has_tools=bool(self._tools(request))
-        )
-        conversation = self.to_conversation(request, chat_params, template)
-        laps.lap("conversation")
-        rendered = self.to_text(conversation, template)
-        laps.lap("template")
-        check_stop()
-        with_mask, salt = chat_params.return_assistant_mask, cache_salt_of(request)
-        tokens = self.to_tokens(
-            rendered,
-            params,
-            with_offsets=with_mask or with_offsets,
+        return chat_line(
+            self,
+            request,
+            media=media,
             count_in_full=count_in_full,
-            scope=salt or "",
-        )
-        laps.lap("tokenize")
-        engine_input = self.to_engine_input(
-            tokens, params, rendered=rendered, with_assistant_mask=with_mask
-        )
-        if not may_be_empty:
-            _check_not_empty(engine_input, None)
-        laps.lap("budget")
-        return Trace(
-            kind="chat",
-            params=params,
-            template=template,
-            conversation=conversation,
-            rendered=rendered,
-            tokens=tokens,
-            engine_input=laps.sign(engine_input, salt),
-            seconds=laps.seconds,
-        )
-
-    def _native_line(
-        self, tokenizer: ChatTokenizer, request: ChatBody, params: TokenizeParams
-    ) -> Trace:
-        """Take a chat down the line where its tokenizer reads the client's messages itself."""
-        laps = Laps()
-        mistral.check_request(request)
-        chat = request.chat_params().with_defaults(self.options.default_chat_template_kwargs)
-        conversation = parse_conversation(
-            request.messages or (),
-            content_format="string",
-            has_developer_branch=True,
-            tools=self._tools(request),
-            chat_template_kwargs=chat.chat_template_kwargs,
-            add_generation_prompt=chat.add_generation_prompt,
-            continue_final_message=chat.continue_final_message,
-        )
-        sent = mistral.native_conversation(conversation, request.messages or ())
-        laps.lap("conversation")
-        check_stop()
-        tokens = tokenizer.encode_chat(sent)
-        laps.lap("tokenize")
-        return self._token_line(tokens, conversation, request, params, laps)
-
-    def _reused_line(
-        self, token_ids: list[int], request: ChatBody, params: TokenizeParams
-    ) -> Trace:
-        laps = Laps()
-        tokens = tokenize_ids(token_ids, self.tokenizer.info, param=REUSED_PARAM)
-        return self._token_line(tokens, Conversation(messages=()), request, params, laps)
-
-    def _token_line(
-        self,
-        tokens: TokenSequence,
-        conversation: Conversation,
-        request: ChatBody,
-        params: TokenizeParams,
-        laps: Laps,
-    ) -> Trace:
-        engine_input = self.to_engine_input(tokens, params)
-        laps.lap("budget")
-        return Trace(
-            kind="chat",
-            params=params,
-            conversation=conversation,
-            tokens=tokens,
-            engine_input=laps.sign(engine_input, cache_salt_of(request)),
-            seconds=laps.seconds,
+            with_offsets=with_offsets,
+            may_be_empty=may_be_empty,
         )
 
     def prompt_lines(self, request: PromptBody) -> list[Trace]:
         """Take every prompt of a request down the line, in order."""
-        return [self._prompt_line(prompt, request) for prompt in request.prompts]
-
-    def _prompt_line(
-        self,
-        prompt: Prompt,
-        request: PromptBody,
-        *,
-        count_in_full: bool = False,
-        with_offsets: bool = False,
-    ) -> Trace:
-        laps, params = Laps(), self.tokenize_params(request)
-        salt, param = request.cache_salt, request.prompt_param
-        if isinstance(prompt, str):
-            rendered = RenderedText(text=self.prompt_text(prompt, request))
-            tokens = self.to_tokens(
-                rendered,
-                params,
-                with_offsets=with_offsets,
-                count_in_full=count_in_full,
-                scope=salt or "",
-            )
-        else:
-            rendered = None
-            tokens = tokenize_ids(prompt, self.tokenizer.info, param=param)
-        laps.lap("tokenize")
-        engine_input = self.to_engine_input(tokens, params, rendered=rendered)
-        _check_not_empty(engine_input, param)
-        laps.lap("budget")
-        return Trace(
-            kind="completion",
-            params=params,
-            rendered=rendered,
-            tokens=tokens,
-            engine_input=laps.sign(engine_input, salt),
-            seconds=laps.seconds,
-        )
+        return prompt_lines(self, request)
 
     def prompt_text(self, prompt: str, request: PromptBody) -> str:
         """Return a prompt's text: with a `suffix`, what asks for the text in between.
@@ -448,7 +408,8 @@ class Renderer:
             do_lower_case=self.tokenizer.info.do_lower_case,
         )
 
-    def _tools(self, request: ChatBody) -> list[dict[str, Any]] | None:
+    def tools_of(self, request: ChatBody) -> list[dict[str, Any]] | None:
+        """Return the tools that the template sees."""
         return request.tool_dicts(
             exclude_when_none=self.options.exclude_tools_when_tool_choice_none
         )
@@ -472,6 +433,7 @@ class Renderer:
             num_prompt_tokens=len(engine_input.token_ids),
             override_max_tokens=options.max_new_tokens,
             refuse_overflow=options.refuse_overflow,
+            max_token_id=self.tokenizer.info.max_token_id,
         )
         is_harmony = self.chat_format is not None and self.chat_format.name == "harmony"
         if is_harmony and isinstance(request, ChatCompletionRequest):
@@ -486,13 +448,4 @@ class Renderer:
             index=index,
             default_chat_template_kwargs=options.default_chat_template_kwargs,
             is_harmony=is_harmony,
-        )
-
-
-def _check_not_empty(engine_input: EngineInput, param: str | None) -> None:
-    if not engine_input.token_ids:
-        raise InvalidRequest(
-            "The prompt is empty: no token is left for the engine."
-            " Send some text, or truncate to at least 1 token.",
-            param=param,
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from foreword.media.items import MediaItem
 from foreword.params import TokenizeParams
 from foreword.templating import CompiledTemplate
 from foreword.types import Conversation, EngineInput, RenderedText, TokenSequence
@@ -28,7 +29,11 @@ class Trace:
     params: TokenizeParams
     template: CompiledTemplate | None = None
     conversation: Conversation | None = None
+    items: tuple[MediaItem, ...] = ()
+    """What the conversation's media turned out to be, in reading order."""
     rendered: RenderedText | None = None
+    unexpanded: TokenSequence | None = None
+    """The tokens with one placeholder an item, where there are items."""
     tokens: TokenSequence
     engine_input: EngineInput
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -52,6 +52,12 @@ class MediaReference:
     """JSON path of the part in the request, such as `messages[1].content[0]`."""
     url: str | None = None
     uuid: str | None = None
+    target: str = ""
+    """The characters that stand for it in the prompt, which its tokens replace."""
+    message: int | None = None
+    """Which message's text holds the target; None: the template prints it for a part."""
+    span: Span | None = None
+    """Where in that message's text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +234,8 @@ class ModelAssets:
     chat_templates: Mapping[str, str] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     generation_config: Mapping[str, Any] = field(default_factory=dict)
+    media_files: Mapping[str, Any] = field(default_factory=dict)
+    """By name, the JSON files that say how media are shown: `preprocessor_config.json` …"""
     do_lower_case: bool = False
     """Set by a sentence-transformers configuration."""
     max_seq_length: int | None = None

@@ -17,7 +17,7 @@ from huggingface_hub import errors
 from foreword.assets.fetch import find_folder
 from foreword.assets.files import DOWNLOAD_PATTERNS
 from foreword.assets.load import load_assets
-from foreword.errors import AssetsInvalid
+from foreword.errors import AssetsInvalid, InvalidRequest
 
 Calls = list[dict[str, Any]]
 
@@ -188,13 +188,19 @@ def test_a_full_disk_is_not_called_a_network_fault(monkeypatch: pytest.MonkeyPat
         ("owner/", "owner"),
         ("owner/bad--name", "owner/bad--name"),
         ("", "model"),
+        ("a" * 5000, "a" * 200 + "…"),
+        ("a/" * 3000, "a"),
+        ("x\0y", "x\0y"),
+        ("~nobody-of-this-name/x", "x"),
     ],
 )
 def test_what_is_neither_a_folder_nor_an_id(model: str, name: str) -> None:
-    with pytest.raises(AssetsInvalid, match=r"no folder of that name.*not a Hugging Face id") as c:
+    with pytest.raises(InvalidRequest, match=r"no folder of that name.*not a Hugging Face id") as c:
         find_folder(model)
-    assert c.value.details["file"] == name
+    assert c.value.param == "model"
+    assert c.value.message.startswith(f"{name}: ")
     assert "/srv" not in c.value.message
+    assert len(c.value.message) < 400
 
 
 def test_a_file_is_not_a_model(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from foreword.errors import InvalidRequest
+from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.formats.mistral import check_request, native_conversation
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.types import Conversation
@@ -23,8 +23,7 @@ MESSAGES: list[dict[str, Any]] = [
 
 
 def prepare(messages: list[dict[str, Any]], **flags: Any) -> Conversation:
-    said = {"add_generation_prompt": True, "continue_final_message": False, **flags}
-    return native_conversation(messages, tools=None, chat_template_kwargs={}, **said)
+    return native_conversation(Conversation(messages=(), **flags), messages)
 
 
 def test_ids_of_calls_keep_their_last_nine_characters() -> None:
@@ -41,6 +40,21 @@ def test_an_assistant_always_has_a_list_of_calls_and_others_are_the_clients_own(
 
 def test_text_of_the_responses_api_is_text() -> None:
     assert prepare(MESSAGES).messages[0]["content"] == [{"type": "text", "text": "hi"}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+        {"type": "audio_url", "audio_url": {"url": "http://localhost/"}},
+        {"type": "image", "path": "/etc/passwd"},
+        {"image_url": {"url": "http://localhost/"}},
+    ],
+)
+def test_nothing_a_part_points_to_reaches_the_library(part: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedFeature) as caught:
+        prepare([{"role": "user", "content": [{"type": "text", "text": "x"}, part]}])
+    assert caught.value.param == "messages[0].content[1]"
 
 
 def test_the_request_is_not_touched() -> None:

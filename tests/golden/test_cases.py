@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import foreword
+from foreword.detokenization import OutputText
 from foreword.errors import ForewordError
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cases"
@@ -25,8 +26,6 @@ WAITS_FOR = {
     "control-token-in-user-text": "an option that keeps user text from spelling control tokens",
     "image-order": "media expansion",
     "media-url-guard": "media fetching",
-    "stream-split-emoji": "streaming detokenization",
-    "stream-added-token-spacing": "derendering",
     "bounds-and-metrics": "the service's own tests",
 }
 CASES: dict[str, dict[str, Any]] = (
@@ -78,6 +77,18 @@ def answer(renderer: foreword.Renderer, surface: str, body: Any) -> dict[str, An
             return {"status": 200, "token_ids": list(made[0].token_ids)}
         if surface == "tokenize":
             return {"status": 200, "token_ids": list(renderer.tokenize(body).tokens)}
+        if surface == "derender_stream":
+            stream = OutputText(renderer.tokenizer)
+            last = len(body["chunks"]) - 1
+            deltas = [
+                stream.add(chunk, is_last=place == last).text
+                for place, chunk in enumerate(body["chunks"])
+            ]
+            return {"status": 200, "deltas": deltas, "join": "".join(deltas)}
+        if surface == "derender":
+            skips = body.get("skip_special_tokens", True)
+            whole = OutputText(renderer.tokenizer, skip_special_tokens=skips)
+            return {"status": 200, "text": whole.add(body["token_ids"], is_last=True).text}
         assert surface == "detokenize"
         return {"status": 200, "text": renderer.detokenize(body).prompt}
     except ForewordError as error:
@@ -116,6 +127,9 @@ def meets(got: dict[str, Any], expected: dict[str, Any]) -> str | None:
         elif key == "text_lacks_suffix":
             if got["text"].endswith(want):
                 return f"the text ends in {want}"
+        elif key == "never_contains_before_end":
+            if any(want in delta for delta in got["deltas"]):
+                return f"a delta holds {want!r}: {got['deltas']}"
         elif key == "count_of_id":
             if any(got["token_ids"].count(int(one)) != count for one, count in want.items()):
                 return f"{want} does not hold for {got}"

@@ -45,6 +45,9 @@ def pool(**fields: Any) -> PoolingRequest:
         ([1, 2], (array("I", [1, 2]),)),
         ([[1, 2], [3]], (array("I", [1, 2]), array("I", [3]))),
         ([2**32 - 1], (array("I", [2**32 - 1]),)),
+        # Refused where the vocabulary is known, with its own bound.
+        ([1, 2**32], ([1, 2**32],)),
+        ([[1], [2**64]], (array("I", [1]), [2**64])),
     ],
 )
 def test_the_four_forms_of_a_prompt(prompt: Any, prompts: Any) -> None:
@@ -74,8 +77,7 @@ def test_the_four_forms_of_a_prompt(prompt: Any, prompts: Any) -> None:
         ([None], MalformedRequest, "prompt[0]"),
         ([[1], [2, "3"]], MalformedRequest, "prompt[1][1]"),
         ([[1, False]], MalformedRequest, "prompt[0][1]"),
-        ([1, 2**32], InvalidTokenIds, "prompt"),
-        ([2**64], InvalidTokenIds, "prompt"),
+        ([-1, 2**64], MalformedRequest, "prompt[0]"),
     ],
 )
 def test_prompts_that_are_none(prompt: Any, kind: type[ForewordError], param: str) -> None:
@@ -175,7 +177,7 @@ def test_tokenize_bodies_that_are_none(fields: dict[str, Any], kind: type[Forewo
         (["5"], MalformedRequest, "tokens[0]"),
         ("5", MalformedRequest, "tokens"),
         ({"a": 1}, MalformedRequest, "tokens"),
-        ([2**64], InvalidTokenIds, "tokens"),
+        ([2**64, -1], MalformedRequest, "tokens[1]"),
     ],
 )
 def test_detokenize_refuses_what_is_no_id(

@@ -87,13 +87,12 @@ def test_everything_that_decides_the_ids_is_part_of_the_key() -> None:
 
 
 def test_a_mode_that_is_not_built_is_said() -> None:
-    assets = with_files("tekken.json", "consolidated.safetensors")
-    with pytest.raises(UnsupportedFeature, match="mistral"):
-        get_tokenizer(assets)
+    with pytest.raises(UnsupportedFeature, match="kimi_audio"):
+        get_tokenizer(with_files("tiktoken.model"), mode="kimi_audio")
 
 
 def test_a_slow_tokenizer_names_its_files_and_the_way_out() -> None:
-    with pytest.raises(AssetsInvalid, match=r"tokenizer.json: missing.*tokenizer\.model.*Convert"):
-        get_tokenizer(with_files("tokenizer.model", "config.json"))
+    with pytest.raises(AssetsInvalid, match=r"tokenizer.json: missing.*vocab\.txt.*Convert"):
+        get_tokenizer(with_files("vocab.txt", "config.json"))
     with pytest.raises(AssetsInvalid, match=r"tekken\.json.*mode 'mistral'"):
         get_tokenizer(with_files("tekken.json"))

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from foreword.assets.files import DOWNLOAD_PATTERNS
-from foreword.errors import AssetsInvalid
+from foreword.errors import AssetsInvalid, InvalidRequest
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _DISK_FAULTS = (errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 _TRUE = ("1", "true", "yes", "on")
 _LOCK_TIMEOUT_SECONDS = 1800
+_MAX_ID_CHARS = 200
 
 
 def find_folder(model: str, *, revision: str | None = None, offline: bool | None = None) -> Path:
@@ -30,24 +31,25 @@ def find_folder(model: str, *, revision: str | None = None, offline: bool | None
     `offline` None follows HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE). An existing folder always
     wins over a hub id of the same spelling.
 
-    Raises: `AssetsInvalid` when there is no such folder and no such model, or it is out of reach.
+    Raises: `InvalidRequest` when it is no folder and no hub id by its spelling; `AssetsInvalid`
+    when there is no such model, or it is out of reach.
     """
-    path = Path(model).expanduser()
-    if model and path.is_dir():
-        return path
+    # Not Path's own tests: of a name that no file can have they raise, where the answer is no.
+    path = os.path.expanduser(model)
+    if model and os.path.isdir(path):
+        return Path(path)
     name = display_name(model)
-    if path.is_file():
+    if os.path.isfile(path):
         raise AssetsInvalid(
             file=name,
             problem="it is a file, not a model folder.",
             remedy="Give the folder that holds tokenizer.json, or a Hugging Face id.",
         )
-    if not _HUB_ID.fullmatch(model) or ".." in model or "--" in model:
-        raise AssetsInvalid(
-            file=name,
-            problem="there is no folder of that name, and it is not a Hugging Face id either"
-            " (an id is 'name' or 'owner/name').",
-            remedy="Check the path, or give the model's id.",
+    if not _is_hub_id(model):
+        raise InvalidRequest(
+            f"{name}: there is no folder of that name, and it is not a Hugging Face id either"
+            " (an id is 'name' or 'owner/name'). Check the path, or give the model's id.",
+            param="model",
         )
     if offline is None:
         offline = _is_set("HF_HUB_OFFLINE") or _is_set("TRANSFORMERS_OFFLINE")
@@ -57,7 +59,13 @@ def find_folder(model: str, *, revision: str | None = None, offline: bool | None
 
 def display_name(model: str) -> str:
     """Return the name by which messages may call a model: a hub id, or a path's last part."""
-    return model if _HUB_ID.fullmatch(model) else Path(model).name or "model"
+    name = model if _HUB_ID.fullmatch(model) else Path(model).name or "model"
+    return name if len(name) <= _MAX_ID_CHARS else f"{name[:_MAX_ID_CHARS]}…"
+
+
+def _is_hub_id(model: str) -> bool:
+    is_spelled_so = _HUB_ID.fullmatch(model) and ".." not in model and "--" not in model
+    return bool(is_spelled_so) and len(model) <= _MAX_ID_CHARS
 
 
 def _is_set(variable: str) -> bool:

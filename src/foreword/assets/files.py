@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +56,38 @@ DOWNLOAD_PATTERNS = (
 def list_files(folder: Path) -> frozenset[str]:
     """Return the names of a folder's files, and of the chat templates in their own folder.
 
-    Raises: `AssetsInvalid` when the folder cannot be read.
+    Raises: `AssetsInvalid` when the folder cannot be read, or what should be a file of the model
+    is a folder or a broken link.
     """
+    names: set[str] = set()
     try:
-        names = {path.name for path in folder.iterdir() if path.is_file()}
+        names.update(path.name for path in folder.iterdir() if _is_file(path, path.name))
         templates = folder / TEMPLATE_FOLDER
         if templates.is_dir():
-            names |= {f"{TEMPLATE_FOLDER}/{p.name}" for p in templates.iterdir() if p.is_file()}
+            for path in templates.iterdir():
+                name = f"{TEMPLATE_FOLDER}/{path.name}"
+                if _is_file(path, name):
+                    names.add(name)
     except OSError as error:
         raise _unreadable(folder.name, error) from error
     return frozenset(names)
+
+
+def _is_file(path: Path, name: str) -> bool:
+    """Return whether `path` is a file; one that would be read must not be anything else."""
+    if path.is_file():
+        return True
+    if any(fnmatchcase(name, pattern) for pattern in DOWNLOAD_PATTERNS):
+        if path.is_dir():
+            problem = "it is a folder, not a file."
+        elif path.is_symlink():
+            problem = "it is a link to a file that is not there."
+        else:
+            problem = "it is not a regular file."
+        raise AssetsInvalid(
+            file=name, problem=problem, remedy="Remove it, or put the file in its place."
+        )
+    return False
 
 
 def read_bytes(folder: Path, name: str) -> bytes | None:

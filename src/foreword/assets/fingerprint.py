@@ -65,7 +65,7 @@ def fingerprint(
         "generation_config": assets.generation_config,
         "model": _model_facts(assets),
         "do_lower_case": assets.do_lower_case,
-        "versions": _versions(),
+        "versions": _versions(mode),
     }
     text = json.dumps(
         content, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=_plain
@@ -101,12 +101,9 @@ def _model_facts(assets: ModelAssets) -> dict[str, Any]:
     return facts | {"model_type": model_type(assets), "vocab_size": model_vocab_size(assets)}
 
 
-def _versions() -> dict[str, str]:
-    return {
-        "foreword": __version__,
-        "jinja2": version("jinja2"),
-        "tokenizers": version("tokenizers"),
-    }
+def _versions(mode: str) -> dict[str, str]:
+    libraries = ("mistral-common",) if mode == "mistral" else ("jinja2", "tokenizers")
+    return {"foreword": __version__} | {name: version(name) for name in libraries}
 
 
 def _plain(value: object) -> object:

@@ -7,6 +7,7 @@ are made from the assets by others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +23,10 @@ from foreword.types import ModelAssets
 # What can hold a vocabulary alone; merges.txt and added_tokens.json only add to one.
 _NOT_A_TOKENIZER = ("merges.txt", "added_tokens.json")
 
+MEDIA_FILES = frozenset(
+    {"preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json"}
+)
+
 
 def load_assets(
     model: str, *, revision: str | None = None, offline: bool | None = None
@@ -31,8 +36,8 @@ def load_assets(
     Raises: `AssetsInvalid` when the model cannot be found, has no tokenizer, or one of its files
     is broken.
     """
-    path = Path(model).expanduser()
-    if path.suffix == gguf.SUFFIX and path.is_file():
+    path = Path(os.path.expanduser(model))
+    if path.suffix == gguf.SUFFIX and os.path.isfile(path):
         return gguf.gguf_assets(model, path.parent, path.name)
     folder = find_folder(model, revision=revision, offline=offline)
     file_names = files.list_files(folder)
@@ -57,6 +62,7 @@ def load_assets(
         chat_templates=templates.sources,
         config=config,
         generation_config=files.read_json(folder, "generation_config.json"),
+        media_files={name: files.read_json(folder, name) for name in MEDIA_FILES & file_names},
         do_lower_case=sentence.do_lower_case,
         max_seq_length=sentence.max_seq_length,
         warnings=(*templates.warnings, *_config_warnings(config, tokenizer_config, file_names)),

@@ -19,8 +19,8 @@ def require_text(value: object, path: str) -> str:
     """
     if not isinstance(value, str):
         raise wrong_type(value, path, expected="a string")
-    if not (value.isascii() or _is_encodable(value)):
-        raise _lone_surrogate(path)
+    if not is_encodable(value):
+        raise lone_surrogate(path)
     return value
 
 
@@ -35,8 +35,8 @@ def check_strings(value: object, path: str) -> None:
     while pending:
         item = pending.pop()
         if isinstance(item, str):
-            if not (item.isascii() or _is_encodable(item)):
-                raise _lone_surrogate(_locate_surrogate(value, path))
+            if not is_encodable(item):
+                raise lone_surrogate(find_surrogate(value, path) or path)
         elif isinstance(item, Mapping):
             pending.extend(item)
             pending.extend(item.values())
@@ -66,7 +66,10 @@ def json_type(value: object) -> str:
     return f"a Python {type(value).__name__}"
 
 
-def _is_encodable(text: str) -> bool:
+def is_encodable(text: str) -> bool:
+    """Return whether a text is Unicode: whether it has no lone surrogate."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -74,25 +77,31 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-def _lone_surrogate(path: str) -> InvalidRequest:
+def lone_surrogate(path: str) -> InvalidRequest:
+    """Return the error for a text that no encoder can read; an empty path is the whole body."""
     return InvalidRequest(
-        f"{path} holds a lone surrogate (half of a \\uD800-\\uDFFF pair), which is not text."
-        " Send the whole pair, or replace it by U+FFFD.",
-        param=path,
+        f"{path or 'The body'} holds a lone surrogate (half of a \\uD800-\\uDFFF pair), which is"
+        " not text. Send the whole pair, or replace it by U+FFFD.",
+        param=path or None,
     )
 
 
-def _locate_surrogate(value: object, path: str) -> str:
+def find_surrogate(value: object, path: str = "") -> str | None:
+    """Return the path of a string in a JSON value that is no Unicode, or None.
+
+    An object's path stands for its keys.
+    """
     pending: list[tuple[Any, str]] = [(value, path)]
     while pending:
         item, where = pending.pop()
         if isinstance(item, str):
-            if not _is_encodable(item):
+            if not is_encodable(item):
                 return where
         elif isinstance(item, Mapping):
-            if not all(_is_encodable(key) for key in item if isinstance(key, str)):
+            if not all(is_encodable(key) for key in item if isinstance(key, str)):
                 return where
-            pending.extend((child, f"{where}.{key}") for key, child in item.items())
+            prefix = f"{where}." if where else ""
+            pending.extend((child, f"{prefix}{key}") for key, child in item.items())
         elif isinstance(item, (list, tuple)):
             pending.extend((child, f"{where}[{place}]") for place, child in enumerate(item))
-    return path
+    return None

@@ -83,10 +83,20 @@ class MediaPart:
     payload: Any
     uuid: str | None
     path: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownPart:
+    """A media item's place among the parts: `placeholder` where content is text."""
+
+    modality: str
+    placeholder: str
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 Part: TypeAlias = TextPart | ToolReference | MediaPart
-SpokenPart: TypeAlias = TextPart | ToolReference
+SpokenPart: TypeAlias = TextPart | ToolReference | ShownPart
 
 
 def parse_part(part: object, path: str) -> Part | None:
@@ -117,23 +127,39 @@ def parse_part(part: object, path: str) -> Part | None:
         payload=part.get("data" if part_type == "prompt_embeds" else _payload_key(part_type)),
         uuid=None if uuid is None else str(uuid),
         path=path,
+        extra=_extra_keys(part, path),
     )
 
 
 def join_parts(parts: Sequence[SpokenPart]) -> str:
-    """Return what the parts say as one text, a line break between them; empty ones vanish."""
-    said = (part.text if isinstance(part, TextPart) else part.name for part in parts)
-    return "\n".join(text for text in said if text)
+    """Return what the parts say as one text, a line break between them; empty ones vanish.
+
+    Shapes: placeholders come first, those that are alike together, whatever stands between them.
+
+    Source: vLLM 0.33 `get_full_multimodal_text_prompt`.
+    """
+    shown = [part for part in parts if isinstance(part, ShownPart)]
+    kinds = dict.fromkeys(part.modality for part in shown)
+    placeholders = [one.placeholder for kind in kinds for one in shown if one.modality == kind]
+    said = (_said(part) for part in parts if not isinstance(part, ShownPart))
+    return "\n".join([*placeholders, *(text for text in said if text)])
+
+
+def _said(part: TextPart | ToolReference) -> str:
+    return part.text if isinstance(part, TextPart) else part.name
 
 
 def list_parts(parts: Sequence[SpokenPart]) -> list[dict[str, Any]]:
     """Return the parts as the objects a template with list content expects."""
-    return [
-        {"type": "text", "text": part.text, **part.extra}
-        if isinstance(part, TextPart)
-        else {"type": "tool_reference", "name": part.name}
-        for part in parts
-    ]
+    return [_listed(part) for part in parts]
+
+
+def _listed(part: SpokenPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text, **part.extra}
+    if isinstance(part, ShownPart):
+        return {"type": part.modality, **part.extra}
+    return {"type": "tool_reference", "name": part.name}
 
 
 def refuse_media(part: MediaPart) -> NoReturn:
@@ -184,9 +210,13 @@ def _parse_text(
     require_text(text, text_path)
     if len(part) == 2:
         return TextPart(type=part_type, text=text)
+    return TextPart(type=part_type, text=text, extra=_extra_keys(part, path))
+
+
+def _extra_keys(part: Mapping[str, Any], path: str) -> dict[str, Any]:
     extra = {key: value for key, value in part.items() if key not in _DEFINED_KEYS}
     check_strings(extra, path)
-    return TextPart(type=part_type, text=text, extra=extra)
+    return extra
 
 
 def _payload_key(part_type: str) -> str:

@@ -27,6 +27,7 @@ from foreword.diagnosis import (
 )
 from foreword.engines.vllm_generate import to_dict
 from foreword.errors import ForewordError
+from foreword.protocols.decode import without_bom
 from foreword.renderer import Renderer
 
 
@@ -75,7 +76,7 @@ def _as_dict(body: bytes | dict[str, Any]) -> dict[str, Any] | None:
     if isinstance(body, dict):
         return body
     try:
-        value = msgspec.json.decode(body)
+        value = msgspec.json.decode(without_bom(body))
     except (msgspec.DecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

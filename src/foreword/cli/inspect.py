@@ -19,7 +19,7 @@ from foreword.cli.pieces import pipeline_file
 from foreword.errors import ForewordError
 from foreword.renderer import Renderer
 from foreword.templating import compile_template
-from foreword.types import Tokenizer
+from foreword.types import ChatTokenizer, Tokenizer
 
 _GIVEN_VARIABLES = frozenset(
     {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token"}
@@ -72,6 +72,7 @@ def find_facts(
             for role, token in info.special_tokens.items()
         },
         "max_model_len": {"value": length.max_model_len, "source": length.source},
+        "chat_format": _chat_format(renderer),
         "chat_templates": {
             name: _template_facts(source, info.special_tokens)
             for name, source in _templates(renderer).items()
@@ -87,6 +88,12 @@ def _cut_facts(tokenizer: Tokenizer) -> dict[str, Any] | None:
         return None
     names = ("kind", "contexts", "reasons", "offsets_gap")
     return {name: to_plain(getattr(rules, name)) for name in names}
+
+
+def _chat_format(renderer: Renderer) -> str | None:
+    if isinstance(renderer.tokenizer, ChatTokenizer):
+        return renderer.tokenizer.info.mode
+    return None if renderer.chat_format is None else renderer.chat_format.name
 
 
 def _templates(renderer: Renderer) -> dict[str, str]:
@@ -135,10 +142,16 @@ def _page(facts: dict[str, Any], console: Console) -> Iterator[str]:
         number = "not in the vocabulary" if token["id"] is None else token["id"]
         yield _row(role, f"{visible(token['token'])}  {style.dim(str(number))}")
     yield ""
+    if facts["chat_format"] is not None:
+        yield style.title("chat format")
+        yield f"  {facts['chat_format']}: the model's own, in place of a template"
+        yield ""
     yield style.title("chat templates")
     for name, template in facts["chat_templates"].items():
         yield _row(name, _template(template))
-    if not facts["chat_templates"]:
+    if not facts["chat_templates"] and facts["chat_format"] is not None:
+        yield "  none, and none is needed"
+    elif not facts["chat_templates"]:
         yield "  none: chat requests are refused; completions work"
     yield ""
     yield style.title("generation defaults")

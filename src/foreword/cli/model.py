@@ -5,9 +5,9 @@ Rules of this file: what the options mean is decided here, for every command ali
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 
 from foreword.assets.context_length import parse_max_model_len
 from foreword.cli.inputs import MAX_BODY_BYTES, read_text
@@ -52,7 +52,7 @@ def find_template(given: str | None) -> str | None:
     """
     if given is None or not _TEMPLATE_CHARS.isdisjoint(given):
         return given
-    if not Path(given).exists():
+    if not os.path.exists(given):
         if "/" in given or given.endswith((".jinja", ".jinja2", ".j2", ".txt")):
             raise InvalidRequest(f"There is no chat template file {given}.", param="chat_template")
         return given

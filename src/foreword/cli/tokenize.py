@@ -81,7 +81,7 @@ def run_detokenize(options: Namespace, console: Console) -> int:
 def _read_ids(given: list[str]) -> list[Any]:
     """Return ids from arguments (`1 2`, `1,2` or `[1, 2]`), or from standard input."""
     written = " ".join(given) if given and given != [STDIN] else _read_stdin()
-    body = written.strip()
+    body = written.removeprefix("\ufeff").strip()
     if not body.startswith("["):
         body = f"[{','.join(body.replace(',', ' ').split())}]"
     try:

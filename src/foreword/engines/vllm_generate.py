@@ -71,6 +71,14 @@ class GenerateRequest:
     kv_transfer_params: Mapping[str, Any] | None = None
     ec_transfer_params: Mapping[str, Any] | None = None
 
+    def to_json(self) -> bytes:
+        """Return the request as the bytes of its JSON object."""
+        return to_json(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as the JSON object it is sent as, of plain Python values."""
+        return to_dict(self)
+
 
 def generate_request(
     engine_input: EngineInput,
@@ -86,7 +94,8 @@ def generate_request(
     """Return what vLLM's generate side needs to answer `request`.
 
     Shapes: `request_id` (a header's, say) wins over the request's own; without either one is made.
-    `index` is the prompt's place among several. `default_chat_template_kwargs` are the operator's.
+    `index` is the prompt's place among several, which share a `request_id` made once.
+    `default_chat_template_kwargs` are the operator's.
     `is_harmony` says that the prompt ends where Harmony's answer begins: its parser takes template
     kwargs as the reasoning parser's, and no reasoning is open.
 
@@ -189,8 +198,13 @@ def _encode_ids(value: object) -> list[int]:
     raise NotImplementedError(f"a {type(value).__name__} has no JSON form")
 
 
+def make_request_id() -> str:
+    """Return a new base for the ids of a request: of all its prompts, which share it."""
+    return secrets.token_hex(8)
+
+
 def _make_id(request: GenerationFields, request_id: str | None, index: int | None) -> str:
-    base = request_id or request.request_id or secrets.token_hex(8)
+    base = request_id or request.request_id or make_request_id()
     suffix = "" if index is None else f"-{index}"
     return f"{request.request_id_prefix}{base}{suffix}"
 

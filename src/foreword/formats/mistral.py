@@ -7,15 +7,17 @@ itself; only what engines change on the way is changed, in copies. Nothing is re
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from foreword.errors import InvalidRequest
+from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.types import Conversation, Message
 
 CALL_ID_CHARS = 9
 """Characters of a tool call's id that count for Mistral models: its last ones."""
 
 _TEXT_TYPES = ("input_text", "output_text")
+_SPOKEN_TYPES = ("text", "thinking", "refusal")
 
 
 def check_request(request: Any) -> None:
@@ -31,31 +33,19 @@ def check_request(request: Any) -> None:
         )
 
 
-def native_conversation(
-    messages: Sequence[Message],
-    *,
-    tools: Sequence[Mapping[str, Any]] | None,
-    chat_template_kwargs: Mapping[str, Any],
-    add_generation_prompt: bool,
-    continue_final_message: bool,
-) -> Conversation:
-    """Return the client's messages as mistral-common takes them.
+def native_conversation(checked: Conversation, messages: Sequence[Message]) -> Conversation:
+    """Return `checked` with the client's own messages in place, as mistral-common takes them.
 
-    Shapes: ids of tool calls keep their last 9 characters, in calls and results. Messages are
-    expected to have been checked already.
+    Shapes: ids of tool calls keep their last 9 characters, in calls and results.
 
-    Raises: `InvalidRequest` for an answer asked of, or a continuation of, the wrong last message.
+    Raises: `InvalidRequest` for an answer asked of, or a continuation of, the wrong last message;
+    `UnsupportedFeature` for media.
     Source: vLLM 0.33 prepares Mistral requests so; unlike there, parts of the Responses API's
     text types are text.
     """
-    _check_last(messages[-1], add_generation_prompt, continue_final_message)
-    return Conversation(
-        messages=tuple(_prepare(message) for message in messages),
-        tools=tuple(tools) if tools else None,
-        chat_template_kwargs=chat_template_kwargs,
-        add_generation_prompt=add_generation_prompt,
-        continue_final_message=continue_final_message,
-    )
+    _check_last(messages[-1], checked.add_generation_prompt, checked.continue_final_message)
+    sent = (_prepare(message, f"messages[{place}]") for place, message in enumerate(messages))
+    return replace(checked, messages=tuple(sent))
 
 
 def _check_last(last: Message, add_generation_prompt: bool, continue_final_message: bool) -> None:
@@ -73,11 +63,13 @@ def _check_last(last: Message, add_generation_prompt: bool, continue_final_messa
         )
 
 
-def _prepare(message: Message) -> Message:
+def _prepare(message: Message, path: str) -> Message:
     changed: dict[str, Any] = {}
     content, role = message.get("content"), message.get("role")
     if isinstance(content, list | tuple):
-        changed["content"] = [_prepare_part(part) for part in content]
+        changed["content"] = [
+            _prepare_part(part, f"{path}.content[{place}]") for place, part in enumerate(content)
+        ]
     if role == "assistant":
         changed["tool_calls"] = [_prepare_call(call) for call in message.get("tool_calls") or ()]
     elif role == "tool" and isinstance(message.get("tool_call_id"), str):
@@ -90,5 +82,15 @@ def _prepare_call(call: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**call, "id": call_id[-CALL_ID_CHARS:]} if isinstance(call_id, str) else call
 
 
-def _prepare_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**part, "type": "text"} if part.get("type") in _TEXT_TYPES else part
+def _prepare_part(part: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    part_type = part.get("type")
+    if part_type in _TEXT_TYPES:
+        return {**part, "type": "text"}
+    if part_type in _SPOKEN_TYPES:
+        return part
+    # mistral-common fetches what a part points to, and reads files, without asking anyone.
+    raise UnsupportedFeature(
+        feature="A content part other than text in tokenizer mode 'mistral'",
+        remedy="Send the text parts only, or send the request to the engine itself.",
+        param=path,
+    )

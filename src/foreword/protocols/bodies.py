@@ -16,7 +16,7 @@ from foreword.protocols.decode import decode_request
 from foreword.protocols.pooling import PoolingRequest
 from foreword.protocols.tokenize import TokenizeRequest
 
-Body: TypeAlias = Mapping[str, Any] | bytes | str
+Body: TypeAlias = Mapping[str, Any] | bytes | bytearray | memoryview | str
 ChatBody: TypeAlias = ChatCompletionRequest | TokenizeRequest | PoolingRequest
 PromptBody: TypeAlias = CompletionRequest | PoolingRequest
 

@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Literal
 from msgspec import UNSET, UnsetType
 from msgspec.structs import force_setattr
 
+from foreword.chat.flags import check_chat_flags
 from foreword.chat.tool_calls import count_tool_calls
 from foreword.errors import InvalidRequest
 from foreword.params import ChatParams, TokenizeParams
-from foreword.protocols.chat_fields import Tool, check_chat_flags, make_chat_params, tool_dicts
+from foreword.protocols.chat_fields import Tool, make_chat_params, tool_dicts
 from foreword.sampling.fields import GenerationFields, Int64, check_generation_fields
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]

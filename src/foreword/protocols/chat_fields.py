@@ -67,19 +67,6 @@ def _tool_dict(tool: Tool) -> dict[str, Any]:
     return dumped
 
 
-def check_chat_flags(add_generation_prompt: bool, continue_final_message: bool) -> None:
-    """Refuse a chat that is to be both continued and answered.
-
-    Raises: `InvalidRequest`.
-    """
-    if add_generation_prompt and continue_final_message:
-        raise InvalidRequest(
-            "continue_final_message and add_generation_prompt are both true: the prompt can either"
-            " continue the last message or open a new one. Set add_generation_prompt to false to"
-            " continue."
-        )
-
-
 def make_chat_params(
     *,
     chat_template: str | None,

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from foreword.chat.checks import find_surrogate, lone_surrogate
 from foreword.errors import InvalidRequest, MalformedRequest
 from foreword.protocols.faults import explain_validation
 from foreword.sampling import StructuredOutputs
@@ -21,11 +22,12 @@ T = TypeVar("T")
 MAX_NESTING = 200
 """Arrays and objects inside each other; a chat with tools and schemas has less than 30."""
 
+_BOM = b"\xef\xbb\xbf"
 _CONTAINERS = (dict, list, msgspec.Struct, StructuredOutputs)
 
 
 def decode_request(
-    body: bytes | str | Mapping[str, Any],
+    body: bytes | bytearray | memoryview | str | Mapping[str, Any],
     type: type[T],  # noqa: A002 (msgspec's own word)
     *,
     max_bytes: int | None,
@@ -34,6 +36,7 @@ def decode_request(
     """Return `body` as a request of the given struct type.
 
     Shapes: numbers may come as strings, as pydantic's lax mode allows; unknown fields are ignored.
+    A byte order mark before the JSON is passed over.
     `max_bytes` None sets no limit; a dict has none, and nests at most `MAX_NESTING` deep.
 
     Raises: `MalformedRequest` for a body that is not JSON or has a wrong type; `InvalidRequest`
@@ -41,7 +44,7 @@ def decode_request(
     """
     if isinstance(body, Mapping):
         return _convert(_copy_object(body), type)
-    data = _to_bytes(body)
+    data = without_bom(_to_bytes(body))
     if max_bytes is not None and len(data) > max_bytes:
         raise InvalidRequest(
             f"The body has {len(data)} bytes; at most {max_bytes} are accepted."
@@ -59,6 +62,11 @@ def decode_request(
     if data.count(b"[") + data.count(b"{") > max_nesting:
         _check_nesting(request, max_nesting)
     return request
+
+
+def without_bom(data: bytes) -> bytes:
+    """Return bytes of JSON without the mark that some editors and shells put before UTF-8."""
+    return data.removeprefix(_BOM)
 
 
 def _convert(body: dict[str, Any], kind: type[T]) -> T:
@@ -86,7 +94,7 @@ def _copy_object(body: Mapping[str, Any]) -> dict[str, Any]:
     try:
         copied: dict[str, Any] = _copy(body, MAX_NESTING)
     except UnicodeEncodeError:
-        raise _lone_surrogate(_find_surrogate(body)) from None
+        raise lone_surrogate(find_surrogate(body) or "") from None
     return copied
 
 
@@ -150,48 +158,15 @@ def _not_json(data: bytes, reason: str) -> InvalidRequest:
         value = json.loads(data.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return MalformedRequest(f"The body is not valid JSON: {_reason(reason)}.")
-    path = _find_surrogate(value)
+    path = find_surrogate(value)
     if path is None:
         return MalformedRequest(f"The body is not valid JSON: {_reason(reason)}.")
-    return _lone_surrogate(path)
+    return lone_surrogate(path)
 
 
 def _reason(reason: str) -> str:
     text = reason.removeprefix("JSON is malformed: ").rstrip(".")
     return "it ends too early" if text == "Input data was truncated" else text
-
-
-def _find_surrogate(value: object) -> str | None:
-    pending: list[tuple[Any, str]] = [(value, "")]
-    while pending:
-        item, path = pending.pop()
-        if isinstance(item, str):
-            if not _is_encodable(item):
-                return path
-        elif isinstance(item, Mapping):
-            if any(isinstance(key, str) and not _is_encodable(key) for key in item):
-                return path
-            prefix = f"{path}." if path else ""
-            pending.extend((child, f"{prefix}{key}") for key, child in item.items())
-        elif isinstance(item, (list, tuple)):
-            pending.extend((child, f"{path}[{place}]") for place, child in enumerate(item))
-    return None
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _lone_surrogate(path: str | None) -> InvalidRequest:
-    return InvalidRequest(
-        f"{path or 'The body'} holds a lone surrogate (half of a \\uD800-\\uDFFF pair), which is"
-        " not text. Send the whole pair, or replace it by U+FFFD.",
-        param=path or None,
-    )
 
 
 def _too_deep(max_nesting: int) -> InvalidRequest:

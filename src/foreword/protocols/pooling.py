@@ -11,11 +11,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec.structs import force_setattr
 
-from foreword.errors import MalformedRequest
+from foreword.chat.flags import check_chat_flags
+from foreword.errors import InvalidRequest, MalformedRequest
 from foreword.params import ChatParams, TokenizeParams
-from foreword.protocols.chat_fields import Tool, check_chat_flags, make_chat_params, tool_dicts
+from foreword.protocols.chat_fields import Tool, make_chat_params, tool_dicts
 from foreword.protocols.prompts import Prompt, parse_prompts
 from foreword.sampling.fields import Int64, check_cache_salt
+from foreword.types import RunnerType
 
 
 class PoolingRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,22 @@ class PoolingRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def num_prompts(self) -> int:
         return len(self.prompts)
+
+    def check_runner(self, runner: RunnerType) -> None:
+        """Refuse a cut whose side is open, where the model was not loaded for pooling.
+
+        Raises: `InvalidRequest`.
+
+        Why: cuts of a pooling prompt keep its beginning, those of a generation its end; a vector
+        of the wrong half looks like any other.
+        """
+        if runner != "pooling" and self.truncate_prompt_tokens and self.truncation_side is None:
+            raise InvalidRequest(
+                f"truncate_prompt_tokens leaves the side open, and this model was loaded with"
+                f" runner {runner!r}, whose cuts keep the end. Set truncation_side ('right' keeps"
+                " the beginning), or load the model with runner 'pooling'.",
+                param="truncation_side",
+            )
 
     def tool_dicts(self, *, exclude_when_none: bool = False) -> list[dict[str, Any]] | None:
         """Return the tools as templates see them."""

@@ -7,22 +7,23 @@ in the vocabulary is asked where the vocabulary is known.
 from __future__ import annotations
 
 from array import array
-from typing import Any, Union
+from collections.abc import Sequence
+from typing import Any
 
-from foreword.errors import InvalidRequest, InvalidTokenIds, MalformedRequest
-from foreword.types import MAX_TOKEN_ID, TokenIds, make_token_ids
+from foreword.errors import InvalidRequest, MalformedRequest
+from foreword.types import make_token_ids
 
 MAX_NUM_PROMPTS = 1024
 
-Prompt = Union[str, TokenIds]  # noqa: UP007 (TokenIds is a name in quotes until read by mypy)
+Prompt = str | Sequence[int]
+"""A text, or ids: `TokenIds`, or a list where one of them does not fit 32 bits."""
 
 
 def parse_prompts(value: object, param: str) -> tuple[Prompt, ...]:
     """Return every prompt of a text, an array of texts, an array of ids or an array of those.
 
     Raises: `InvalidRequest` when there is none, or more than `MAX_NUM_PROMPTS`; `MalformedRequest`
-    with the path of the first entry that is of the wrong kind; `InvalidTokenIds` for an id beyond
-    32 bits.
+    with the path of the first entry that is of the wrong kind.
     """
     if value is None or (isinstance(value, (str, list)) and not value):
         raise InvalidRequest(
@@ -51,11 +52,12 @@ def parse_prompts(value: object, param: str) -> tuple[Prompt, ...]:
     return tuple(_parse_one(item, f"{param}[{place}]") for place, item in enumerate(value))
 
 
-def parse_token_ids(value: Any, param: str) -> TokenIds:
-    """Return a list of ids as an array.
+def parse_token_ids(value: Any, param: str) -> Sequence[int]:
+    """Return a list of ids as an array; one that no array can hold stays a list.
 
-    Raises: `MalformedRequest` naming the first entry that is no integer of 0 or more;
-    `InvalidTokenIds` for one beyond 32 bits.
+    Raises: `MalformedRequest` naming the first entry that is no integer of 0 or more.
+
+    Why: an id beyond 32 bits is refused with the model's own bound, which is not known here.
     """
     if isinstance(value, array) and value.typecode == "I":
         return value[:]
@@ -64,7 +66,8 @@ def parse_token_ids(value: Any, param: str) -> TokenIds:
         try:
             return make_token_ids(value)
         except OverflowError:
-            pass
+            if min(value) >= 0:
+                return list(value)
     raise _bad_id(value, param)
 
 
@@ -85,17 +88,13 @@ def _mixed(value: list[Any], param: str) -> MalformedRequest:
     )
 
 
-def _bad_id(value: Any, param: str) -> InvalidRequest | InvalidTokenIds:
+def _bad_id(value: Any, param: str) -> MalformedRequest:
     for place, token_id in enumerate(value):
         if type(token_id) is not int or token_id < 0:
             return MalformedRequest(
                 f"{param}[{place}] must be a token id, an integer of 0 or more,"
                 f" not {_describe(token_id)}.",
                 param=f"{param}[{place}]",
-            )
-        if token_id > MAX_TOKEN_ID:
-            return InvalidTokenIds(
-                token_id=token_id, position=place, max_token_id=MAX_TOKEN_ID, param=param
             )
     return MalformedRequest(f"{param} must be an array of token ids.", param=param)
 

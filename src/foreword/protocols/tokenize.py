@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import force_setattr
 
+from foreword.chat.flags import check_chat_flags
 from foreword.errors import MalformedRequest
 from foreword.params import ChatParams, TokenizeParams
-from foreword.protocols.chat_fields import Tool, check_chat_flags, make_chat_params, tool_dicts
+from foreword.protocols.chat_fields import Tool, make_chat_params, tool_dicts
 from foreword.protocols.prompts import parse_token_ids
 
 

@@ -6,13 +6,17 @@ prompt and its output never exceed the context together.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from foreword.errors import InvalidRequest, PromptTooLong
 from foreword.sampling.constraints import merge_constraints
 from foreword.sampling.fields import GenerationFields
+from foreword.sampling.limits import check_token_ids
 from foreword.sampling.params import OutputKind, SamplingParams
+from foreword.types import MAX_TOKEN_ID
 
 _PROTOCOL_DEFAULTS: Mapping[str, float | int] = {
     "repetition_penalty": 1.0,
@@ -23,7 +27,6 @@ _PROTOCOL_DEFAULTS: Mapping[str, float | int] = {
     "top_k": 0,
     "min_p": 0.0,
 }
-_CONFIG_KEYS = (*_PROTOCOL_DEFAULTS, "max_new_tokens", "skip_special_tokens")
 _TAKEN_AS_THEY_ARE = (
     "watermarking",
     "seed",
@@ -37,22 +40,7 @@ _TAKEN_AS_THEY_ARE = (
     "routed_experts_prompt_start",
 )
 _MAX_BIAS = 100.0
-
-
-def default_sampling_params(
-    generation_config: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the defaults a model brings, with the operator's overrides on top.
-
-    Shapes: `max_new_tokens` comes back as `max_tokens`; keys that concern no sampler are left out.
-
-    Source: vLLM 0.33 `get_diff_sampling_param`.
-    """
-    merged = {**generation_config, **(overrides or {})}
-    found = {key: merged[key] for key in _CONFIG_KEYS if merged.get(key) is not None}
-    if "max_new_tokens" in found:
-        found["max_tokens"] = found.pop("max_new_tokens")
-    return found
+_TOKEN_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 
 
 def get_max_tokens(
@@ -88,18 +76,22 @@ def complete_sampling(
     num_prompt_tokens: int,
     override_max_tokens: int | None = None,
     refuse_overflow: bool = False,
+    max_token_id: int | None = None,
 ) -> SamplingParams:
     """Return the sampling parameters of a request whose prompt is known.
 
     Shapes: `defaults` as `default_sampling_params` gives them, and `stop_token_ids` that are
     added to the request's. With `refuse_overflow` a number of output tokens that does not fit
-    beside the prompt is refused; else it is lowered to what fits.
+    beside the prompt is refused; else it is lowered to what fits. `max_token_id` None says that
+    the vocabulary is not known.
 
     Raises: `PromptTooLong` (with the numbers) when nothing, or not what was asked, fits beside the
-    prompt; `InvalidRequest` for values out of range.
+    prompt; `InvalidRequest` for values out of range; `InvalidTokenIds` for ids the vocabulary does
+    not have.
 
     Source: vLLM 0.33 `to_sampling_params` and `get_max_tokens`.
     """
+    _check_output(request)
     _check_room(request, max_model_len, num_prompt_tokens, refuse_overflow)
     max_tokens = get_max_tokens(
         max_model_len=max_model_len,
@@ -108,7 +100,7 @@ def complete_sampling(
         default_max_tokens=defaults.get("max_tokens"),
         override_max_tokens=override_max_tokens,
     )
-    return SamplingParams(
+    params = SamplingParams(
         **{key: _first(request, defaults, key, last) for key, last in _PROTOCOL_DEFAULTS.items()},
         **{key: getattr(request, key) for key in _TAKEN_AS_THEY_ARE},
         n=1 if request.n is None else request.n,
@@ -122,11 +114,13 @@ def complete_sampling(
         output_kind=OutputKind.DELTA if request.stream else OutputKind.FINAL_ONLY,
         skip_clone=True,
         structured_outputs=merge_constraints(request.structured_outputs, request.response_format),
-        logit_bias=_clamp_bias(request.logit_bias),
+        logit_bias=_parse_bias(request.logit_bias),
         allowed_token_ids=_tuple_or_none(request.allowed_token_ids),
         extra_args=request.vllm_xargs or None,
         bad_words=tuple(request.bad_words),
     )
+    check_token_ids(params, max_token_id=MAX_TOKEN_ID if max_token_id is None else max_token_id)
+    return params
 
 
 def _first(
@@ -144,6 +138,14 @@ def _prompt_logprobs(request: GenerationFields) -> int | None:
     if request.prompt_logprobs is None and request.echo:
         return request.num_echo_logprobs
     return request.prompt_logprobs
+
+
+def _check_output(request: GenerationFields) -> None:
+    asked, name = request.max_output_tokens, request.max_output_tokens_param
+    if asked is not None and asked < 1:
+        raise InvalidRequest(
+            f"{name} is {asked}; it must be 1 or more.", param=name, details={name: asked}
+        )
 
 
 def _check_room(
@@ -165,17 +167,23 @@ def _check_room(
         )
 
 
-def _clamp_bias(logit_bias: Mapping[str, float] | None) -> dict[int, float] | None:
+def _parse_bias(logit_bias: Mapping[str, float] | None) -> dict[int, float] | None:
     if logit_bias is None:
         return None
-    clamped = {}
-    for token_id, bias in logit_bias.items():
-        try:
-            number = int(token_id)
-        except ValueError:
+    biases: dict[int, float] = {}
+    for key, bias in logit_bias.items():
+        # Python's own int() would take "1_0", " 7 " and digits of other scripts, too.
+        if not _TOKEN_ID.fullmatch(key):
             raise InvalidRequest(
-                "A key of logit_bias is no token id; keys are integers, written as strings.",
+                "A key of logit_bias is no token id; keys are ids in plain decimal digits,"
+                ' such as "42".',
                 param="logit_bias",
-            ) from None
-        clamped[number] = min(_MAX_BIAS, max(-_MAX_BIAS, bias))
-    return clamped
+            )
+        if not math.isfinite(bias):
+            raise InvalidRequest(
+                f"logit_bias of token {key} is {bias}; it must be a number"
+                f" from {-_MAX_BIAS:g} to {_MAX_BIAS:g}.",
+                param="logit_bias",
+            )
+        biases[int(key)] = min(_MAX_BIAS, max(-_MAX_BIAS, bias))
+    return biases

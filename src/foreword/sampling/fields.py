@@ -133,6 +133,7 @@ def check_generation_fields(request: GenerationFields) -> None:
             " own prompt. Use n with sampling instead."
         )
     check_cache_salt(request.cache_salt)
+    _check_output(request)
     if request.stream_options is not None and not request.stream:
         raise InvalidRequest(
             "stream_options is given without stream. Set stream to true, or drop it.",
@@ -149,6 +150,16 @@ def check_generation_fields(request: GenerationFields) -> None:
             param="prompt_logprobs",
         )
     merge_constraints(request.structured_outputs, request.response_format)
+
+
+def _check_output(request: GenerationFields) -> None:
+    """Refuse fewer than no output tokens, in either field that may ask for some."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        asked = getattr(request, name, None)
+        if asked is not None and asked < 0:
+            raise InvalidRequest(
+                f"{name} is {asked}; it must be 1 or more.", param=name, details={name: asked}
+            )
 
 
 def check_cache_salt(cache_salt: str | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -17,7 +17,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from foreword.protocols.chat_completions import ChatCompletionRequest
+from foreword.protocols.completions import CompletionRequest
 from foreword.service.answers import Answer, Receive, Scope, Send, fault, send_answer, unexpected
+from foreword.service.generate_route import GenerateRoute
+from foreword.service.generation import GenerationBody
 from foreword.service.hot_routes import HotRoute
 from foreword.service.info_routes import info_routes, to_response
 from foreword.service.settings import Settings
@@ -26,6 +30,11 @@ from foreword.service.state import ServiceState
 OPEN_PATHS = frozenset({"/health", "/ready"})
 """Paths that need no key: whoever watches the process has none."""
 
+_GENERATING: Mapping[str, type[GenerationBody]] = {
+    "/v1/chat/completions": ChatCompletionRequest,
+    "/v1/completions": CompletionRequest,
+}
+
 
 class Service:
     """The application: one process's whole HTTP surface."""
@@ -33,7 +42,7 @@ class Service:
     def __init__(self, state: ServiceState) -> None:
         self.state = state
         self._keys = [_digest(key.encode()) for key in state.settings.api_keys]
-        self._hot = {
+        self._hot: dict[str, HotRoute | GenerateRoute] = {
             route.path: route
             for route in (
                 HotRoute("/v1/chat/completions/render", state, lambda work: work.chat),
@@ -42,6 +51,9 @@ class Service:
                 HotRoute("/detokenize", state, lambda work: work.detokenize),
             )
         }
+        if state.engine is not None:
+            for path, kind in _GENERATING.items():
+                self._hot[path] = GenerateRoute(path, state, kind)
         self._rest = _starlette(state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -184,6 +184,47 @@ class Settings:
     media_read_deadline_seconds: float = _media_seconds(5.0, "time a host may be silent")
     media_deadline_seconds: float = _media_seconds(30.0, "time for all media items of a request")
 
+    # -- the engine that answers
+    engine_zmq: tuple[str, ...] = _knob(
+        (),
+        "engine",
+        "be the front end of vLLM engines: the address where they say hello"
+        " (tcp://127.0.0.1:5570), or input=ADDRESS and output=ADDRESS; needs foreword[zmq]",
+    )
+    engine_url: str | None = _knob(
+        None, "engine", "send to a vLLM server's /inference/v1/generate; needs foreword[http]"
+    )
+    engine_api_key: str | None = _knob(
+        None, "engine", "the key that the engine's server wants", is_secret=True
+    )
+    num_engines: int = _knob(
+        1, "engine", "engines to wait for before requests are taken (ZMQ)", low=1, high=65_536
+    )
+    engine_client_index: int = _knob(
+        0, "engine", "this front end's place among those the engines serve (ZMQ)", low=0,
+        high=65_535,
+    )  # fmt: skip
+    num_engine_clients: int = _knob(
+        1, "engine", "front ends the engines serve (ZMQ)", low=1, high=65_536
+    )
+    max_engine_requests: int = _knob(
+        1024, "engine", "answers in the making; more requests are answered 503", low=1,
+        high=1_000_000,
+    )  # fmt: skip
+    engine_silence_seconds: float = _knob(
+        300.0, "engine", "silence of a working engine after which it is given up; 0: never",
+        low=0, high=86_400,
+    )  # fmt: skip
+    allow_unknown_engine_version: bool = _knob(
+        False, "engine", "speak to an engine whose version's wire format is not known (ZMQ)"
+    )
+    max_logprobs: int = _knob(
+        20, "engine", "the engine's own --max-logprobs; -1: the whole vocabulary", low=-1
+    )
+    max_media_tokens: int | None = _knob(
+        None, "engine", "embeddings of one media item that the engine's encoder cache holds", low=1
+    )
+
     # -- how much at a time
     workers: int = _knob(1, "concurrency", "processes that share the port", low=1, high=256)
     threads: int = _knob(
@@ -241,7 +282,7 @@ class Settings:
     max_prompts: int = _knob(1024, "limits", "prompts of one completion request", low=1, high=1024)
     max_prompt_chars: int = _limit(32 * MIB, "characters of a chat's messages, or of a prompt")
     max_uncut_chars: int = _limit(
-        4_000_000, "characters of a stretch that can't be cut, which one call must tokenize"
+        1_000_000, "characters of a stretch that can't be cut, which one call must tokenize"
     )
     max_detokenize_tokens: int = _limit(300_000, "token ids of a /detokenize request")
     max_template_output_chars: int = _limit(32 * MIB, "characters a chat template may write")
@@ -271,6 +312,34 @@ class Settings:
                 "tls_certificate_file and tls_key_file belong together; give both or none.",
                 param="tls_key_file",
             )
+
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        if not self.has_engine:
+            return
+        for name, is_wrong, why in (
+            (
+                "engine_url",
+                self.engine_url is not None and bool(self.engine_zmq),
+                "it and engine_zmq exclude each other",
+            ),
+            ("models", len(self.models) > 1, "an engine answers for one model; name one only"),
+            ("workers", self.workers > 1 and bool(self.engine_zmq), "engine_zmq needs workers = 1"),
+            ("runner", self.runner != "generate", "an engine needs runner = generate"),
+            (
+                "engine_client_index",
+                self.engine_client_index >= self.num_engine_clients,
+                "it must be below num_engine_clients",
+            ),
+        ):
+            if is_wrong:
+                raise InvalidRequest(f"The setting {name} can't be: {why}.", param=name)
+
+    @property
+    def has_engine(self) -> bool:
+        """Whether requests are answered, and not only rendered."""
+        return bool(self.engine_zmq) or self.engine_url is not None
 
     @property
     def num_threads(self) -> int:

@@ -108,7 +108,8 @@ def to_toml(settings: Settings) -> str:
             group = knob.group
             lines += ["", f"# {group}"]
         if knob.is_secret:
-            lines.append(f"# {spec.name}: {len(value)} set, not shown")
+            num = len(value) if isinstance(value, tuple) else int(value is not None)
+            lines.append(f"# {spec.name}: {num} set, not shown")
         elif value is None:
             lines.append(f"# {spec.name} is not set")
         else:

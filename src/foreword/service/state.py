@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from foreword.service.engine_setup import make_engine_client
+from foreword.service.engine_stream import EngineClient, engine_readings
 from foreword.service.executor import Executor
+from foreword.service.generation import Generations
 from foreword.service.logs import log
 from foreword.service.metric_readings import Reading
 from foreword.service.metrics import Metrics, make_metrics
@@ -33,11 +36,13 @@ class ServiceState:
         *,
         load: LoadModels = load_models,
         on_failure: Callable[[BaseException], None] | None = None,
+        engine: EngineClient | None = None,
     ) -> None:
         self.settings = settings
         self.metrics: Metrics = make_metrics(settings.metrics)
         self.tracing: Tracing = make_tracing(settings.tracing)
         self.executor = Executor(settings, self.metrics)
+        self.engine = engine or make_engine_client(settings)
         self.is_draining = False
         self.num_in_flight = 0
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -45,17 +50,20 @@ class ServiceState:
         self._on_failure = on_failure
         self._models: ServedModels | None = None
         self._work: Work | None = None
+        self._generations: Generations | None = None
         self._loading: asyncio.Task[None] | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self.metrics.add_source(self._readings)
 
     @property
     def condition(self) -> str:
-        """What /ready tells: `ready`, or why not: `loading`, `draining`, `saturated`."""
+        """What /ready tells: `ready`, or why not: `loading`, `draining`, `saturated`, `engine`."""
         if self.is_draining:
             return "draining"
         if self._work is None:
             return "loading"
+        if self.engine is not None and self.engine.condition != "ready":
+            return "engine"
         return "saturated" if self.executor.saturated else "ready"
 
     @property
@@ -71,6 +79,12 @@ class ServiceState:
             raise still_loading()
         return self._work
 
+    def generations(self) -> Generations:
+        """What the routes that generate run. Raises: `Overloaded` while the models load."""
+        if self._generations is None:
+            raise still_loading()
+        return self._generations
+
     def start(self) -> None:
         """Begin to load the models, beside the event loop."""
         self.loop = asyncio.get_running_loop()
@@ -82,6 +96,8 @@ class ServiceState:
         started = time.monotonic()
         loader = ThreadPoolExecutor(1, thread_name_prefix="foreword-load")
         try:
+            if self.engine is not None:
+                await self.engine.start()
             models, work = await asyncio.get_running_loop().run_in_executor(
                 loader, self._load_and_warm_up
             )
@@ -93,6 +109,7 @@ class ServiceState:
         finally:
             loader.shutdown(wait=False)  # waiting would block the loop; its one task is over
         self._models, self._work = models, work
+        self._generations = Generations(models, self.settings, self.executor)
         seconds = round(time.monotonic() - started, 3)
         log(logging.INFO, "ready", models=list(models.names), seconds=seconds)
 
@@ -114,6 +131,8 @@ class ServiceState:
         if self._refreshing is not None:
             self._refreshing.cancel()
         await self.executor.close(self.settings.shutdown_deadline_seconds)
+        if self.engine is not None:
+            await self.engine.close()
 
     async def _refresh(self) -> None:
         """Keep what this worker reads fresh for whichever worker is asked."""
@@ -131,5 +150,7 @@ class ServiceState:
             ("ready", "1 when /ready answers 200", self.condition == "ready"),
         ):
             yield Reading(name=name, help=text, kind="gauge", value=float(value))
+        if self.engine is not None:
+            yield from engine_readings(self.engine)
         for model in self._models.all if self._models is not None else ():
             yield from memo_readings(model)

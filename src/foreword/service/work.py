@@ -7,14 +7,13 @@ decoded once. Stage times are reported from here, since only here they are known
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from foreword.engines.vllm_generate import to_json
+from foreword.engines.vllm_generate import make_request_id, to_json
 from foreword.errors import ForewordError
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
@@ -67,7 +66,7 @@ class Work:
         line = model.renderer.chat_line(request)
         check_stop()
         rendered = time.perf_counter()
-        request_id = request_id or request.request_id or secrets.token_hex(8)
+        request_id = request_id or request.request_id or make_request_id()
         made = model.renderer.to_generate_request(line.engine_input, request, request_id, None)
         wire = to_json(made, write_ids=self._ids.write)
         self._report(model, (line,), parsed - started, time.perf_counter() - rendered)
@@ -83,7 +82,7 @@ class Work:
         lines = model.renderer.prompt_lines(request)
         check_stop()
         rendered = time.perf_counter()
-        request_id = request_id or request.request_id or secrets.token_hex(8)
+        request_id = request_id or request.request_id or make_request_id()
         wires = [
             to_json(
                 model.renderer.to_generate_request(

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from foreword.chat.checks import check_strings, require_text, wrong_type
+from foreword.chat.flags import check_chat_flags
+from foreword.chat.media_parts import MediaCollector, MediaForms
 from foreword.chat.parts import (
     MediaPart,
     SpokenPart,
@@ -18,7 +20,6 @@ from foreword.chat.parts import (
     join_parts,
     list_parts,
     parse_part,
-    refuse_media,
 )
 from foreword.chat.roles import developers_to_system, drop_billing_line, drop_billing_parts
 from foreword.chat.tool_calls import count_tool_calls, parse_tool_calls
@@ -39,6 +40,7 @@ def parse_conversation(
     continue_final_message: bool = False,
     keeps_messages: bool = False,
     may_be_empty: bool = False,
+    media: MediaForms | None = None,
 ) -> Conversation:
     """Return the conversation as its template will see it.
 
@@ -47,19 +49,22 @@ def parse_conversation(
     tool_calls, reasoning (under both its names), tool_call_id, name, task and tools, in that
     order; its other keys are dropped, as no engine shows them to a template. With `keeps_messages`
     content stays text or a list as it was sent, in every role, and arguments of calls stay text.
+    `media` says how items are written; without it, and for other modalities, they are refused.
 
     Raises: `MalformedRequest` (wrong types), `InvalidRequest` (contradictions, unknown parts, lone
-    surrogates), `UnsupportedFeature` (media); `param` is the path in the request.
+    surrogates), `UnsupportedFeature` (media not taken); `param` is the path in the request.
 
-    Source: vLLM 0.33 `parse_chat_messages`; without its placeholders for media.
+    Source: vLLM 0.33 `parse_chat_messages`; a placeholder that a user typed stands for no item.
     """
-    _check_flags(add_generation_prompt, continue_final_message)
+    check_chat_flags(add_generation_prompt, continue_final_message)
+    collector = MediaCollector(media, messages)
     if may_be_empty and not messages:
         parsed: list[Message] = []
     else:
-        parsed = _parse_messages(messages, None if keeps_messages else content_format)
+        parsed = _parse_messages(messages, None if keeps_messages else content_format, collector)
     if not has_developer_branch and any(message["role"] == "developer" for message in parsed):
         parsed = developers_to_system(parsed)
+    parsed, references = collector.settle(parsed)
     check_strings(chat_template_kwargs, "chat_template_kwargs")
     return Conversation(
         messages=tuple(parsed),
@@ -67,26 +72,20 @@ def parse_conversation(
         chat_template_kwargs=chat_template_kwargs or {},
         add_generation_prompt=add_generation_prompt,
         continue_final_message=continue_final_message,
+        media=references,
     )
 
 
-def _check_flags(add_generation_prompt: bool, continue_final_message: bool) -> None:
-    if add_generation_prompt and continue_final_message:
-        raise InvalidRequest(
-            "continue_final_message and add_generation_prompt are both true: the prompt can either"
-            " continue the last message or open a new one. Set add_generation_prompt to false to"
-            " continue."
-        )
-
-
-def _parse_messages(messages: object, content_format: ContentFormat | None) -> list[Message]:
+def _parse_messages(
+    messages: object, content_format: ContentFormat | None, media: MediaCollector
+) -> list[Message]:
     """Parse the messages; without a content format they keep what was sent."""
     if not isinstance(messages, (list, tuple)):
         raise wrong_type(messages, "messages", expected="an array of messages")
     if not messages:
         raise InvalidRequest("The conversation has no messages. Send at least one.")
     return [
-        _parse_message(message, f"messages[{place}]", content_format)
+        _parse_message(message, f"messages[{place}]", content_format, media)
         for place, message in enumerate(messages)
     ]
 
@@ -104,7 +103,9 @@ def _parse_tools(tools: object) -> tuple[Mapping[str, Any], ...] | None:
     return tuple(tools)
 
 
-def _parse_message(message: object, path: str, content_format: ContentFormat | None) -> Message:
+def _parse_message(
+    message: object, path: str, content_format: ContentFormat | None, media: MediaCollector
+) -> Message:
     if not isinstance(message, Mapping):
         raise wrong_type(message, path, expected="an object")
     role = message.get("role")
@@ -113,9 +114,11 @@ def _parse_message(message: object, path: str, content_format: ContentFormat | N
     require_text(role, f"{path}.role")
     content: str | list[dict[str, Any]] | None
     if content_format is None:
-        content = _keep_content(message.get("content"), f"{path}.content")
+        content = _keep_content(message.get("content"), f"{path}.content", media)
     else:
-        content = _parse_content(message.get("content"), role, f"{path}.content", content_format)
+        content = _parse_content(
+            message.get("content"), role, f"{path}.content", content_format, media
+        )
     parsed: dict[str, Any] = {"role": role, "content": content}
     if len(message) > 1 + ("content" in message):
         _add_role_fields(parsed, message, path, keeps_arguments=content_format is None)
@@ -128,7 +131,7 @@ def _parse_message(message: object, path: str, content_format: ContentFormat | N
 
 
 def _parse_content(
-    content: object, role: str, path: str, content_format: ContentFormat
+    content: object, role: str, path: str, content_format: ContentFormat, media: MediaCollector
 ) -> str | list[dict[str, Any]]:
     is_list = content_format == "openai" and role != "tool"
     if isinstance(content, str):
@@ -142,7 +145,7 @@ def _parse_content(
         return [] if is_list else ""
     if not isinstance(content, (list, tuple)):
         raise wrong_type(content, path, expected="a string, an array of parts, or null")
-    parts = _parse_parts(content, path)
+    parts = _parse_parts(content, path, media)
     if role == "system":
         parts = drop_billing_parts(parts)
     if is_list:
@@ -152,27 +155,28 @@ def _parse_content(
     return join_parts(parts)
 
 
-def _keep_content(content: object, path: str) -> str | list[dict[str, Any]] | None:
+def _keep_content(
+    content: object, path: str, media: MediaCollector
+) -> str | list[dict[str, Any]] | None:
     if content is None or isinstance(content, str):
         return None if content is None else require_text(content, path)
     if not isinstance(content, (list, tuple)):
         raise wrong_type(content, path, expected="a string, an array of parts, or null")
     # A file says nothing that a text format could hold; its engine passes over it, too.
-    return list_parts(_parse_parts([part for part in content if not _is_file(part)], path))
+    kept = [part for part in content if not _is_file(part)]
+    return list_parts(_parse_parts(kept, path, media))
 
 
 def _is_file(part: object) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "file"
 
 
-def _parse_parts(content: Sequence[object], path: str) -> list[SpokenPart]:
+def _parse_parts(content: Sequence[object], path: str, media: MediaCollector) -> list[SpokenPart]:
     parts: list[SpokenPart] = []
     for place, item in enumerate(content):
         part = parse_part(item, f"{path}[{place}]")
-        if isinstance(part, MediaPart):
-            refuse_media(part)
         if part is not None:
-            parts.append(part)
+            parts.append(media.add(part) if isinstance(part, MediaPart) else part)
     return parts
 
 

@@ -8,12 +8,24 @@ Why: a placeholder a user typed has the same id as an item's own; only its place
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from foreword.errors import InvalidRequest
+from foreword.media.items import MediaItem
+from foreword.media.model import MediaTokens
 from foreword.media.runs import IdRun, embed_mask, materialise
-from foreword.types import MediaSpan, Offsets, TokenIds, TokenSequence, make_token_ids
+from foreword.types import (
+    MediaSlot,
+    MediaSpan,
+    Offsets,
+    RenderedText,
+    Span,
+    TokenIds,
+    TokenSequence,
+    make_token_ids,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +41,95 @@ class ExpandedItem:
     stop: int
     identity: str
     runs: tuple[IdRun, ...]
+
+
+def expand_items(
+    tokens: TokenSequence,
+    rendered: RenderedText,
+    items: Sequence[MediaItem],
+    media: MediaTokens,
+) -> TokenSequence:
+    """Replace the placeholder of every item by what the model's family makes of it.
+
+    Raises: as `find_places` and `expand`; `InvalidRequest` for an item the family refuses.
+    """
+    places = find_places(tokens, rendered, reserved_ids=set(media.reserved().values()))
+    expanded = [
+        ExpandedItem(
+            modality=item.modality,
+            index=index,
+            start=places[index][0],
+            stop=places[index][1],
+            identity=item.identity,
+            runs=media.to_ids(runs),
+        )
+        for index, (item, runs) in enumerate(zip(items, media.count(items), strict=True))
+    ]
+    return expand(tokens, expanded, joins=media.joins())
+
+
+def find_places(
+    tokens: TokenSequence, rendered: RenderedText, *, reserved_ids: Collection[int]
+) -> dict[int, Span]:
+    """Return which tokens are an item's placeholder, by the item's index.
+
+    Shapes: `reserved_ids` are the tokens that an engine takes for media, wherever they stand.
+
+    Raises: `InvalidRequest` where a placeholder shares a token with its neighbours, or a reserved
+    token stands outside every placeholder; tokens without offsets, or that stopped early.
+    """
+    offsets = tokens.offsets
+    if offsets is None or not tokens.is_complete:
+        raise _stopped_early()
+    places = {slot.index: _find_place(slot, tokens, offsets, rendered) for slot in rendered.slots}
+    own = {position for place in places.values() for position in range(*place)}
+    for position, token_id in _reserved(tokens.token_ids, reserved_ids):
+        if position not in own:
+            raise InvalidRequest(
+                f"Token {position} of the prompt ({token_id}) is one that stands for media, but it"
+                " belongs to no item: the text spells a placeholder. Write it otherwise.",
+                param="messages",
+                details={"position": position, "token_id": token_id},
+            )
+    return places
+
+
+def _reserved(token_ids: TokenIds, reserved_ids: Collection[int]) -> Iterator[tuple[int, int]]:
+    for token_id in reserved_ids:
+        position = -1
+        for _ in range(token_ids.count(token_id)):
+            position = token_ids.index(token_id, position + 1)
+            yield position, token_id
+
+
+def _find_place(
+    slot: MediaSlot, tokens: TokenSequence, offsets: Offsets, rendered: RenderedText
+) -> Span:
+    low = tokens.num_prefix_special
+    high = len(offsets) - tokens.num_suffix_special
+    first = bisect_left(offsets.starts, slot.start, low, high)
+    # A token that takes the spaces in front of it begins before its text.
+    if first > low and offsets.stops[first - 1] > slot.start:
+        first -= 1
+    last = bisect_left(offsets.starts, slot.stop, first, high)
+    if first < last:
+        start, stop = offsets.starts[first], offsets.stops[last - 1]
+        around = rendered.text[start : slot.start] + rendered.text[slot.stop : stop]
+        if start <= slot.start and slot.stop <= stop and not around.strip():
+            return first, last
+    raise InvalidRequest(
+        f"The placeholder of media item {slot.index} is not made of tokens of its own: the text"
+        " beside it joins them. Put a space or a line break between them.",
+        param="messages",
+        details={"index": slot.index},
+    )
+
+
+def _stopped_early() -> InvalidRequest:
+    return InvalidRequest(
+        "Tokens that stopped early can't be expanded: encode a prompt with media whole.",
+        param="messages",
+    )
 
 
 def expand(
@@ -70,10 +171,7 @@ def expand(
 
 def _check_places(tokens: TokenSequence, ordered: Sequence[ExpandedItem]) -> None:
     if not tokens.is_complete:
-        raise InvalidRequest(
-            "Tokens that stopped early can't be expanded: encode a prompt with media whole.",
-            param="messages",
-        )
+        raise _stopped_early()
     position = 0
     for item in ordered:
         if item.start < position or item.stop <= item.start or item.stop > len(tokens.token_ids):

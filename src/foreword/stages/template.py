@@ -1,23 +1,27 @@
 """A `Conversation` and a compiled template go in; the prompt as one text comes out.
 
 Rules of this file: templates get exactly the variables transformers' `apply_chat_template` gives
-them. The caller's messages are never modified. A continued message is cut at its own end, which
-a mark appended to it shows; its text is never looked for.
+them. The caller's messages are never modified. A continued message is cut at its own end, and
+media found at their own places, which marks in a second rendering show; nothing is searched for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from foreword.chat.flags import check_chat_flags
+from foreword.chat.marks import Marks, texts_of
 from foreword.errors import ChatTemplateMissing, InvalidRequest
 from foreword.templating import (
     DEFAULT_LIMITS,
     CompiledTemplate,
     RenderedTemplate,
     TemplateLimits,
+    compile_template,
 )
 from foreword.types import Conversation, Message, RenderedText
 
@@ -91,13 +95,36 @@ def render_conversation(
     limits: TemplateLimits = DEFAULT_LIMITS,
     clock: Callable[[], datetime] = datetime.now,
 ) -> RenderedText:
-    """Render `conversation` with `template`.
+    """Render `conversation` with `template`, and find the places of its media.
 
-    Raises: InvalidRequest for refused template kwargs, an empty conversation, or a message that
-    cannot be continued; and whatever `CompiledTemplate.render` raises.
+    Raises: InvalidRequest for refused template kwargs, an empty conversation, a message that
+    cannot be continued, or media the template does not show; UnsupportedFeature where it shows
+    them in a way that can't be followed; and whatever `CompiledTemplate.render` raises.
 
     Source: transformers 5.20 `apply_chat_template`, with vLLM 0.33's choice of kwargs.
     """
+    if not conversation.media:
+        return _render(template, conversation, special_tokens, limits, clock)
+    now = clock()
+    rendered = _render(template, conversation, special_tokens, limits, lambda: now)
+    marks = Marks.choose(conversation, template.source, special_tokens)
+    marked = _render(
+        compile_template(marks.mark_text(template.source), template.is_requested),
+        replace(conversation, messages=marks.mark_messages(conversation.messages)),
+        {role: marks.mark_text(token) for role, token in special_tokens.items()},
+        limits,
+        lambda: now,
+    )
+    return marks.place(rendered, marked.text)
+
+
+def _render(
+    template: CompiledTemplate,
+    conversation: Conversation,
+    special_tokens: Mapping[str, str],
+    limits: TemplateLimits,
+    clock: Callable[[], datetime],
+) -> RenderedText:
     _check(conversation)
     variables = _make_variables(template, conversation, special_tokens)
     if not conversation.continue_final_message:
@@ -122,11 +149,7 @@ def _check(conversation: Conversation) -> None:
         )
     if not conversation.messages:
         raise InvalidRequest("The conversation has no messages. Send at least one.")
-    if conversation.continue_final_message and conversation.add_generation_prompt:
-        raise InvalidRequest(
-            "continue_final_message and add_generation_prompt exclude each other: the first"
-            " leaves the last message open, the second starts a new one. Set one of them to false."
-        )
+    check_chat_flags(conversation.add_generation_prompt, conversation.continue_final_message)
 
 
 def _make_variables(
@@ -167,25 +190,12 @@ def _check_documents(documents: Any) -> Any:
 
 def _choose_mark(template: CompiledTemplate, variables: Mapping[str, Any]) -> str:
     """Return a mark that neither the template nor anything it is given contains."""
-    texts = [template.source, *_texts(variables)]
+    texts = [template.source, *texts_of(variables)]
     mark, number = MARK, 0
     while any(mark in text for text in texts):
         number += 1
         mark = f"{MARK}_{number}"
     return mark
-
-
-def _texts(value: Any) -> Iterator[str]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, str):
-            yield item
-        elif isinstance(item, Mapping):
-            stack.extend(item.keys())
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
 
 
 def _mark_final_message(messages: Sequence[Message], mark: str) -> tuple[list[Message], str]:

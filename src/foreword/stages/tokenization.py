@@ -39,7 +39,8 @@ def tokenize_text(
 ) -> TokenSequence:
     """Return the tokens of a rendered text, as far as the budget can use them.
 
-    Shapes: offsets are characters of `rendered.text`. `count_in_full` forbids stopping early.
+    Shapes: offsets are characters of `rendered.text`. `count_in_full` forbids stopping early, and
+    so do media, whose tokens are not there yet; they are found by offsets, which are then given.
     Raises: `PromptTooManyChars` when no tokenization of the text could fit.
     Source: vLLM 0.33 tokenizes with `max_length = limit + 1` and pre-cuts long text; here the
     ids are those of the full encode wherever the tokenizer can cut its work (docs/decisions/0003).
@@ -55,8 +56,8 @@ def tokenize_text(
     tokens = tokenizer.encode(
         text,
         add_special_tokens=params.add_special_tokens,
-        with_offsets=with_offsets or params.return_token_offsets,
-        window=None if count_in_full else _window(params, info),
+        with_offsets=with_offsets or params.return_token_offsets or bool(rendered.slots),
+        window=None if count_in_full or rendered.slots else _window(params, info),
         scope=scope,
         literal_spans=literal_spans,
     )
@@ -119,7 +120,8 @@ def _gate(rendered: RenderedText, params: TokenizeParams, info: TokenizerInfo) -
             max_chars=max_chars,
             max_tokens=max_chars // info.max_chars_per_token,
         )
-    if params.truncation_side is None or info.has_proved_cuts or rendered.literal_spans:
+    has_places = bool(rendered.literal_spans or rendered.slots)
+    if params.truncation_side is None or info.has_proved_cuts or has_places:
         # The tokenizer bounds its own work at proved cuts, exactly; nothing is thrown away here.
         return _Piece(text, 0)
     if params.truncation_side == "left":

@@ -21,7 +21,7 @@ from foreword.templating.analysis import (
     has_developer_branch,
 )
 from foreword.templating.environment import ENVIRONMENT, MeteredContext
-from foreword.templating.failures import explain_compile, explain_render
+from foreword.templating.failures import blame, explain_compile, explain_render
 from foreword.templating.fuel import Meter
 from foreword.templating.limits import DEFAULT_LIMITS, RenderedTemplate, TemplateLimits
 from foreword.templating.rewriting import add_fuel
@@ -36,17 +36,19 @@ class CompiledTemplate:
     """A chat template, ready to render.
 
     `variables` are the names it reads and does not set: what template kwargs it can use.
-    `content_format` says how it wants message content.
+    `content_format` says how it wants message content. What is wrong with a template that
+    `is_requested` is the request's fault, not the model's.
     """
 
     source: str
     content_format: ContentFormat
     variables: frozenset[str]
     has_developer_branch: bool
+    is_requested: bool = False
     _template: Template = field(repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_template, (self.source,)
+        return compile_template, (self.source, self.is_requested)
 
     def render(
         self,
@@ -61,7 +63,7 @@ class CompiledTemplate:
 
         Raises: TemplateRejected when the template refuses, its data breaks it, or a limit on
         work or size is passed; DeadlineExceeded past the deadline; TemplateFailed when it needs
-        a filter or test that does not exist.
+        a filter or test that does not exist, InvalidRequest when the request brought it so.
         """
         meter = Meter(limits, clock, variables.get("tools"))
         context = self._template.new_context(dict(variables))
@@ -78,16 +80,26 @@ class CompiledTemplate:
                 if num_chars > max_chars:
                     meter.refuse_size(num_chars)
         except Exception as error:
-            raise explain_render(error) from error
+            raise blame(explain_render(error), is_requested=self.is_requested) from error
         return RenderedTemplate(text="".join(pieces), assistant_spans=tuple(meter.spans))
 
 
 @lru_cache(maxsize=MAX_CACHED_TEMPLATES)
-def compile_template(source: str) -> CompiledTemplate:
+def compile_template(source: str, is_requested: bool = False) -> CompiledTemplate:
     """Compile a chat template, once for each text.
 
-    Raises: TemplateFailed, with the line, for a syntax error or an unknown filter or test.
+    Shapes: `is_requested` says that the request brought the template, not the model or operator.
+
+    Raises: TemplateFailed, with the line, for a syntax error or an unknown filter or test;
+    InvalidRequest in its place for a template of the request's.
     """
+    try:
+        return _compile(source, is_requested)
+    except TemplateFailed as error:
+        raise blame(error, is_requested=is_requested) from error
+
+
+def _compile(source: str, is_requested: bool) -> CompiledTemplate:
     if len(source) > MAX_SOURCE_CHARS:
         raise TemplateFailed(
             reason=f"it has {len(source)} characters; at most {MAX_SOURCE_CHARS} are compiled"
@@ -106,5 +118,6 @@ def compile_template(source: str) -> CompiledTemplate:
         content_format=content_format,
         variables=variables,
         has_developer_branch=has_developer,
+        is_requested=is_requested,
         _template=template,
     )

@@ -19,7 +19,7 @@ from jinja2.exceptions import (
     UndefinedError,
 )
 
-from foreword.errors import ForewordError, TemplateFailed, TemplateRejected
+from foreword.errors import ForewordError, InvalidRequest, TemplateFailed, TemplateRejected
 from foreword.templating.environment import TemplateRaised
 
 _MISSING = re.compile(r"No (filter|test) named ")
@@ -63,6 +63,20 @@ def explain_render(error: Exception) -> ForewordError:
     if isinstance(error, TypeError | TemplateError | OverflowError | ZeroDivisionError):
         return _rejected(f"a value does not fit{_about(message)}", line)
     return _rejected(f"a value does not fit ({type(error).__name__})", line)
+
+
+def blame(error: ForewordError, *, is_requested: bool) -> ForewordError:
+    """Return the error for a broken template, blamed on the request where it brought it."""
+    if not is_requested or not isinstance(error, TemplateFailed):
+        return error
+    reason, line = error.details["reason"], error.details["line"]
+    where = f" (line {line})" if line else ""
+    return InvalidRequest(
+        f"The request's chat template is broken{where}: {reason}. Correct it, or drop it to use"
+        " the model's own.",
+        param="chat_template",
+        details=error.details,
+    )
 
 
 def _about(message: str) -> str:

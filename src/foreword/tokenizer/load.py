@@ -14,13 +14,14 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from foreword.errors import InvalidRequest
+from foreword.tokenizer.loaded import LoadedOnce
 from foreword.tokenizer.registry import TOKENIZER_REGISTRY, TokenizerRegistry
 from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
 
 _SIDE_BY_RUNNER: dict[str, Side] = {"generate": "left", "draft": "left", "pooling": "right"}
 _MISTRAL_WEIGHTS = "consolidated*.safetensors"
 _MISTRAL_VOCABULARIES = ("tekken.json", "tokenizer.model.v*")
-_MAX_TOKENIZERS = 16
+_LOADED: LoadedOnce[Tokenizer] = LoadedOnce(max_entries=16)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,46 +105,16 @@ def get_tokenizer(
     resolved = resolve_tokenizer_args(
         assets, runner_type=runner_type, mode=mode, truncation_side=truncation_side
     )
-    order = _Order(assets, resolved, model_vocab_size, registry)
-    tokenizer = _load(order)
-    order.assets = None
-    return tokenizer
-
-
-class _Order:
-    """A cache key that carries what to load until it is loaded; equal by content."""
-
-    __slots__ = ("assets", "key", "model_vocab_size", "registry", "resolved")
-
-    def __init__(
-        self,
-        assets: ModelAssets,
-        resolved: ResolvedTokenizer,
-        model_vocab_size: int | None,
-        registry: TokenizerRegistry,
-    ) -> None:
-        self.assets: ModelAssets | None = assets
-        self.resolved = resolved
-        self.model_vocab_size = model_vocab_size
-        self.registry = registry
-        self.key = (_content_digest(assets), resolved, model_vocab_size, id(registry))
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Order) and self.key == other.key
-
-
-@lru_cache(maxsize=_MAX_TOKENIZERS)
-def _load(order: _Order) -> Tokenizer:
-    assert order.assets is not None, "an order is dropped from its assets only after loading"
-    tokenizer_class = order.registry.load_tokenizer_class(order.resolved.mode)
-    return tokenizer_class.from_assets(
-        order.assets,
-        mode=order.resolved.mode,
-        truncation_side=order.resolved.truncation_side,
-        model_vocab_size=order.model_vocab_size,
+    # The row, not the registry: what a mode means may be registered anew.
+    key = (_content_digest(assets), resolved, model_vocab_size, registry.row(resolved.mode))
+    return _LOADED.get(
+        key,
+        lambda: registry.load_tokenizer_class(resolved.mode).from_assets(
+            assets,
+            mode=resolved.mode,
+            truncation_side=resolved.truncation_side,
+            model_vocab_size=model_vocab_size,
+        ),
     )
 
 

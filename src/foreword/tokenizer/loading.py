@@ -87,7 +87,7 @@ def build_tokenizer(
             truncation_side=truncation_side,
             do_lower_case=assets.do_lower_case,
         ),
-        warnings=choice.warnings + _id_warnings(tokens, vocab),
+        warnings=choice.warnings + _id_warnings(tokens, vocab) + _dropout_warning(file),
         cleans_up_spaces=bool(config.get("clean_up_tokenization_spaces"))
         and file.model.type != "BPE",
     )
@@ -190,6 +190,15 @@ def count_special(tokenizer: Tokenizer) -> tuple[int, int]:
     if counts:
         return counts.pop()
     return tokenizer.num_special_tokens_to_add(False), 0
+
+
+def _dropout_warning(file: TokenizerFile) -> tuple[str, ...]:
+    if not file.model.dropout:
+        return ()
+    return (
+        f"tokenizer.json has a dropout of {file.model.dropout:g}: merges are left out at random, so"
+        " no two encodings of a text need agree. Set model.dropout to null to serve the model.",
+    )
 
 
 def _id_warnings(tokens: SpecialTokens, vocab: dict[str, int]) -> tuple[str, ...]:

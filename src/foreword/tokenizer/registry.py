@@ -69,6 +69,10 @@ class TokenizerRegistry:
         """The modes that load, sorted."""
         return tuple(sorted(self._rows))
 
+    def row(self, mode: str) -> tuple[str, str] | None:
+        """Return the module and class of `mode`; None when nothing is registered for it."""
+        return self._rows.get(mode)
+
     def register(self, mode: str, module: str, class_name: str) -> None:
         """Make `mode` load `class_name` of `module`; a second registration warns and wins."""
         if mode in self._rows:

@@ -1,0 +1,135 @@
+"""A media reference and its encoded bytes enter; what a prompt needs to know of it leaves.
+
+Rules of this file: a size, a length and a name are all that is kept; the bytes are not. Nothing is
+fetched: a reference's URL is read only where it holds the item itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from foreword.errors import MediaUnavailable, UnsupportedFeature
+from foreword.media.audio import AudioHeader, read_audio_duration
+from foreword.media.data_url import decode_data_url
+from foreword.media.hashing import Algorithm, client_identity, content_hash, vllm_image_hash
+from foreword.media.headers import ImageHeader, read_image_size
+from foreword.types import MediaReference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaItem:
+    """One item, resolved.
+
+    Shapes: an image has `width` and `height` as shown; a video these, its `num_frames` sampled and
+    a timestamp (seconds) for each; audio has `num_frames` at `sample_rate`. `identity` names its
+    content.
+    """
+
+    modality: str
+    identity: str
+    width: int = 0
+    height: int = 0
+    num_frames: int = 0
+    sample_rate: int = 0
+    timestamps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaNaming:
+    """How items are named: `sha256` of their bytes, or as vLLM names images.
+
+    `model_id` is the engine's `--model` string and `algorithm` its `mm_hasher_algorithm`.
+    `trusts_uuids` takes a client's uuid as it is: whoever knows it reads what is cached under it.
+    """
+
+    scheme: Literal["sha256", "vllm"] = "sha256"
+    model_id: str = ""
+    algorithm: Algorithm = "blake3"
+    trusts_uuids: bool = False
+
+
+def make_item(
+    reference: MediaReference,
+    data: bytes,
+    *,
+    image: ImageHeader | None = None,
+    audio: AudioHeader | None = None,
+    naming: MediaNaming | None = None,
+    namespace: str = "",
+) -> MediaItem:
+    """Return what encoded bytes are, for the reference that led to them.
+
+    Shapes: `image` and `audio` are headers that were read before. `namespace` keeps the uuids of
+    different clients apart.
+
+    Raises: `MediaUnavailable` for bytes that are not what the reference says;
+    `UnsupportedFeature` for videos, whose frames only a decoder can tell.
+    """
+    naming = naming or MediaNaming()
+    if reference.modality == "image":
+        image = image or read_image_size(data, param=reference.path)
+        return MediaItem(
+            modality="image",
+            identity=_identify(reference, data, image, naming, namespace),
+            width=image.width,
+            height=image.height,
+        )
+    if reference.modality == "audio":
+        audio = audio or read_audio_duration(data, param=reference.path)
+        return MediaItem(
+            modality="audio",
+            identity=_identify(reference, data, None, naming, namespace),
+            num_frames=audio.num_frames,
+            sample_rate=audio.sample_rate,
+        )
+    raise UnsupportedFeature(
+        feature=f"Reading the size of {reference.modality} from its file",
+        remedy="Give the item's size and sampled frames yourself, or send its frames as images.",
+        param=reference.path,
+    )
+
+
+def resolve_inline(
+    references: Sequence[MediaReference],
+    *,
+    naming: MediaNaming | None = None,
+    namespace: str = "",
+    max_bytes: int,
+) -> tuple[MediaItem, ...]:
+    """Return the items of references that are data: URLs, in their order.
+
+    Raises: as `make_item`; `UnsupportedFeature` for other URLs, `MediaUnavailable` without one.
+    """
+    items: list[MediaItem] = []
+    for reference in references:
+        if reference.url is None:
+            raise MediaUnavailable(
+                "The item has a uuid and no data, so its size is not known here. Send it in full.",
+                param=reference.path,
+            )
+        scheme = reference.url.partition(":")[0].lower()
+        if scheme != "data":
+            raise UnsupportedFeature(
+                feature="Media from anything but data: URLs",
+                remedy="Send the item as a data: URL, or fetch it before rendering.",
+                param=reference.path,
+            )
+        data = decode_data_url(reference.url, max_bytes=max_bytes, param=reference.path)
+        items.append(make_item(reference, data, naming=naming, namespace=namespace))
+    return tuple(items)
+
+
+def _identify(
+    reference: MediaReference,
+    data: bytes,
+    image: ImageHeader | None,
+    naming: MediaNaming,
+    namespace: str,
+) -> str:
+    if reference.uuid is not None:
+        return client_identity(reference.uuid, namespace=None if naming.trusts_uuids else namespace)
+    if naming.scheme == "vllm" and image is not None:
+        return vllm_image_hash(data, image, model_id=naming.model_id, algorithm=naming.algorithm)
+    return content_hash(data)

@@ -1,0 +1,130 @@
+"""A real vLLM engine on this machine's CPU, with random weights: started, watched, ended.
+
+Rules of this file: it runs in the environment FOREWORD_ENGINE_ENV names (scripts/engine_env). Its
+model is the demo model's tokenizer with a tiny network: answers are nonsense, but always the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import foreword.demo
+
+DEMO = Path(foreword.demo.__file__).parent / "model"
+ENVIRONMENT = os.environ.get("FOREWORD_ENGINE_ENV")
+START_SECONDS = 240
+
+
+def make_model(folder: Path) -> Path:
+    """Write a model folder without weights; vLLM makes random ones."""
+    shutil.copytree(DEMO, folder)
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    ids = [*tokenizer["model"]["vocab"].values(), *(t["id"] for t in tokenizer["added_tokens"])]
+    config = json.loads((folder / "config.json").read_text())
+    config |= {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_act": "silu",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000,
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+        "vocab_size": (max(ids) + 64) // 64 * 64,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        port: int = made.getsockname()[1]
+        return port
+
+
+class RealEngine:
+    """One engine process and all that it starts; `args` go to `vllm serve`."""
+
+    def __init__(self, model: Path, log: Path, *args: str) -> None:
+        assert ENVIRONMENT is not None
+        self.log = log
+        environment = {
+            **os.environ,
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+            "PATH": f"{ENVIRONMENT}/bin:{os.environ.get('PATH', '')}",
+        }
+        command = [
+            f"{ENVIRONMENT}/bin/vllm", "serve", str(model), "--served-model-name", "tiny",
+            "--load-format", "dummy", "--dtype", "float32", "--max-model-len", "4096",
+            "--enforce-eager", *args,
+        ]  # fmt: skip
+        with log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=sink, stderr=sink, start_new_session=True
+            )
+
+    @classmethod
+    def headless(cls, model: Path, log: Path, port: int) -> RealEngine:
+        """Start an engine that says hello at a front end's handshake socket."""
+        return cls(
+            model, log, "--headless", "--data-parallel-address", "127.0.0.1",
+            "--data-parallel-rpc-port", str(port), "--data-parallel-size-local", "1",
+        )  # fmt: skip
+
+    @classmethod
+    def server(cls, model: Path, log: Path, port: int) -> RealEngine:
+        """Start an engine behind its own HTTP server, and wait until it answers."""
+        made = cls(model, log, "--enable-scale-out", "--host", "127.0.0.1", "--port", str(port))
+        stop_at = time.monotonic() + START_SECONDS
+        while not is_well(port):
+            assert made.process.poll() is None, made.last_words()
+            assert time.monotonic() < stop_at, made.last_words()
+            time.sleep(0.5)
+        return made
+
+    def last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def kill(self) -> None:
+        """End it and its children at once."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def is_well(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def post(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Ask the engine's own server."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        made: dict[str, Any] = json.load(answer)
+        return made

@@ -1,0 +1,311 @@
+"""foreword before a real vLLM engine: the ids, the texts, the ends, and what a lost engine does.
+
+    FOREWORD_ENGINE_ENV=FOLDER scripts/test tests/engine      (FOLDER: scripts/engine_env)
+
+The engine's own HTTP server answers first, and is the witness. Then the same model answers behind
+`foreword serve`, over HTTP and over ZMQ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(
+        "FOREWORD_ENGINE_ENV" not in os.environ,
+        reason="no real engine: FOREWORD_ENGINE_ENV is not set (scripts/engine_env)",
+    ),
+]
+
+
+def load_module() -> Any:
+    path = Path(__file__).with_name("real_engine.py")
+    spec = importlib.util.spec_from_file_location("real_engine", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+real = load_module()
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+GREEDY = {"model": "tiny", "temperature": 0, "return_token_ids": True}
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": (COMPLETIONS, {"prompt": "hello world", "max_tokens": 12}),
+    "ids": (COMPLETIONS, {"prompt": [5, 6, 7, 800, 2000], "max_tokens": 20}),
+    "long": (COMPLETIONS, {"prompt": "count the tokens " * 500, "max_tokens": 9}),
+    "chat": (
+        CHAT,
+        {"messages": [{"role": "user", "content": "How are you, 😀?"}], "max_tokens": 30},
+    ),
+    "penalties": (
+        COMPLETIONS,
+        {"prompt": "budget", "max_tokens": 60, "repetition_penalty": 1.3, "presence_penalty": 0.5},
+    ),
+    "two prompts": (COMPLETIONS, {"prompt": ["one", "two and three"], "max_tokens": 7}),
+    "not these": (COMPLETIONS, {"prompt": "hello world", "max_tokens": 12, "bad_words": ["that"]}),
+    "only these": (
+        COMPLETIONS,
+        {"prompt": "hello world", "max_tokens": 12, "allowed_token_ids": [2, 5, 97, 98]},
+    ),
+    "to the end": (
+        COMPLETIONS,
+        {"prompt": "hello world", "max_tokens": 12, "logit_bias": {"2": 100}},
+    ),
+    "a stop token": (
+        COMPLETIONS,
+        {"prompt": "hi", "max_tokens": 12, "stop_token_ids": [97], "logit_bias": {"97": 100}},
+    ),
+    "seeded": (
+        COMPLETIONS,
+        {"prompt": "dice", "max_tokens": 24, "temperature": 1.0, "seed": 11, "n": 3},
+    ),
+}
+
+
+class Foreword:
+    """`foreword serve` as a process of its own."""
+
+    def __init__(self, model: Path, log: Path, *args: str) -> None:
+        self.port = real.free_port()
+        self.log = log
+        command = [
+            sys.executable, "-m", "foreword", "serve", f"tiny={model}",
+            "--port", str(self.port), "--drain-seconds", "0", *args,
+        ]  # fmt: skip
+        with log.open("wb") as sink:
+            self.process = subprocess.Popen(command, stdout=sink, stderr=sink)
+
+    def wait(self, condition: str = "ready", seconds: float = real.START_SECONDS) -> None:
+        """Wait until /ready says `condition`."""
+        stop_at, last = time.monotonic() + seconds, ""
+        while time.monotonic() < stop_at:
+            assert self.process.poll() is None, self.log.read_text()
+            try:
+                last = httpx.get(f"http://127.0.0.1:{self.port}/ready").json()["status"]
+            except httpx.HTTPError:
+                last = "not there"
+            if last == condition:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"/ready says {last}:\n{self.log.read_text()}")
+
+    def ask(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        answer = httpx.post(f"http://127.0.0.1:{self.port}{path}", json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def metric(self, name: str) -> float:
+        text = httpx.get(f"http://127.0.0.1:{self.port}/metrics").text
+        found = [line for line in text.splitlines() if line.startswith(f"foreword_{name} ")]
+        return float(found[0].split()[-1])
+
+    def end(self) -> None:
+        self.process.terminate()
+        assert self.process.wait(60) == 0, self.log.read_text()
+
+
+def gist(answer: dict[str, Any]) -> list[Any]:
+    """What must agree: ids of prompts and answers, texts and ends."""
+    made: list[Any] = [answer.get("prompt_token_ids"), answer["usage"]["completion_tokens"]]
+    for choice in sorted(answer["choices"], key=lambda one: one["index"]):
+        text = choice["message"]["content"] if "message" in choice else choice["text"]
+        made.append(
+            [
+                choice["token_ids"], choice.get("prompt_token_ids"), text or "",
+                choice["finish_reason"], choice["stop_reason"],
+            ]
+        )  # fmt: skip
+    return made
+
+
+def streamed(service: Foreword, path: str, body: dict[str, Any]) -> tuple[str, list[int], str]:
+    """Stream one answer: its text, its ids, its end."""
+    text, token_ids, reason = "", [], ""
+    body = {**body, "stream": True}
+    with httpx.stream(
+        "POST", f"http://127.0.0.1:{service.port}{path}", json=body, timeout=120
+    ) as response:
+        lines = [line for line in response.iter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    for line in lines[:-1]:
+        for choice in json.loads(line.removeprefix("data: "))["choices"]:
+            assert not reason, "something came after the end"
+            text += choice["delta"].get("content", "") if "delta" in choice else choice["text"]
+            token_ids += choice.get("token_ids") or []
+            reason = choice["finish_reason"] or ""
+    return text, token_ids, reason
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("engine")
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Path:
+    made: Path = real.make_model(folder / "model")
+    return made
+
+
+@pytest.fixture(scope="module")
+def answers(folder: Path, model: Path) -> dict[str, dict[str, Any]]:
+    """Give what the engine's own server answers, and what foreword answers before that server."""
+    port = real.free_port()
+    engine = real.RealEngine.server(model, folder / "server.log", port)
+    service = Foreword(model, folder / "url.log", "--engine-url", f"http://127.0.0.1:{port}")
+    try:
+        service.wait()
+        made = {
+            name: {
+                "own": real.post(port, path, {**GREEDY, **body}),
+                "url": service.ask(path, {**GREEDY, **body}),
+            }
+            for name, (path, body) in BODIES.items()
+        }
+        made["text"]["url stream"] = streamed(service, COMPLETIONS, {**GREEDY, **BODIES["text"][1]})
+        made["chat"]["own render"] = real.post(port, f"{CHAT}/render", BODIES["chat"][1])
+        made["chat"]["our render"] = service.ask(f"{CHAT}/render", BODIES["chat"][1])
+        service.end()
+        return made
+    finally:
+        service.process.kill()
+        service.process.wait()
+        engine.kill()
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path, model: Path, answers: dict[str, Any]) -> Iterator[Foreword]:
+    """Start `foreword serve`, the front end of a headless engine; `service.engine` is it."""
+    rpc = real.free_port()
+    made = Foreword(model, folder / "zmq.log", "--engine-zmq", f"tcp://127.0.0.1:{rpc}")
+    made.wait("engine", 60)
+    made.start_engine = lambda: real.RealEngine.headless(  # type: ignore[attr-defined]
+        model, folder / f"headless-{time.monotonic_ns()}.log", rpc
+    )
+    made.engine = made.start_engine()  # type: ignore[attr-defined]
+    try:
+        made.wait()
+        yield made
+        made.end()
+    finally:
+        made.process.kill()
+        made.process.wait()
+        made.engine.kill()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_over_http_token_for_token(name: str, answers: dict[str, Any]) -> None:
+    assert gist(answers[name]["url"]) == gist(answers[name]["own"])
+
+
+def test_both_render_alike(answers: dict[str, Any]) -> None:
+    own, our = answers["chat"]["own render"], answers["chat"]["our render"]
+    assert our["token_ids"] == own["token_ids"]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_over_zmq_token_for_token(name: str, service: Foreword, answers: dict[str, Any]) -> None:
+    path, body = BODIES[name]
+    assert gist(service.ask(path, {**GREEDY, **body})) == gist(answers[name]["own"])
+
+
+@pytest.mark.parametrize("name", ["text", "chat", "ids", "to the end"])
+def test_a_stream_is_the_whole_answer(name: str, service: Foreword) -> None:
+    path, body = BODIES[name]
+    whole = gist(service.ask(path, {**GREEDY, **body}))[2]
+    text, token_ids, reason = streamed(service, path, {**GREEDY, **body})
+    assert [token_ids, text, reason] == [whole[0], whole[2], whole[3]]
+
+
+def test_a_stop_string_ends_the_answer_and_the_engines_work(service: Foreword) -> None:
+    body = {**GREEDY, "prompt": "hello world", "max_tokens": 3000, "ignore_eos": True}
+    whole = service.ask(COMPLETIONS, {**body, "max_tokens": 12})["choices"][0]
+    stop = whole["text"][4:7]
+    answer = service.ask(COMPLETIONS, {**body, "stop": [stop]})["choices"][0]
+    assert answer["text"] == whole["text"][: whole["text"].index(stop)]
+    assert (answer["finish_reason"], answer["stop_reason"]) == ("stop", stop)
+    assert answer["token_ids"] == whole["token_ids"][: len(answer["token_ids"])]
+    assert service.metric("engine_in_flight") == 0
+
+
+def test_two_hundred_at_once_and_some_leave(service: Foreword) -> None:
+    rng = random.Random(5)
+
+    async def ask(client: httpx.AsyncClient, number: int) -> str:
+        prompt = [rng.randrange(3, 2000) for _ in range(rng.randrange(1, 200))]
+        body = {
+            "prompt": prompt, "max_tokens": rng.randrange(1, 24), "priority": number % 3,
+            "return_token_ids": True, "ignore_eos": True, "stream": number % 4 == 0,
+        }  # fmt: skip
+        if number % 10 == 0:
+            body |= {"stream": True, "max_tokens": 500}
+            async with client.stream("POST", COMPLETIONS, json=body) as response:
+                async for _ in response.aiter_lines():
+                    return "left"
+        answer = await client.post(COMPLETIONS, json=body)
+        assert answer.status_code == 200, answer.text
+        if body["stream"]:
+            lines = [line for line in answer.text.splitlines() if line]
+            chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+            choices = [chunk["choices"][0] for chunk in chunks]
+            assert choices[0]["prompt_token_ids"] == prompt
+            num = sum(len(choice.get("token_ids") or ()) for choice in choices)
+            ends = [choice["finish_reason"] for choice in choices if choice["finish_reason"]]
+        else:
+            (choice,) = answer.json()["choices"]
+            assert choice["prompt_token_ids"] == prompt
+            num, ends = len(choice["token_ids"]), [choice["finish_reason"]]
+        assert (num, ends) == (body["max_tokens"], ["length"])
+        return "answered"
+
+    async def all_of_them() -> list[str]:
+        limits = httpx.Limits(max_connections=300)
+        url = f"http://127.0.0.1:{service.port}"
+        async with httpx.AsyncClient(base_url=url, limits=limits, timeout=300) as client:
+            return await asyncio.gather(*(ask(client, number) for number in range(200)))
+
+    ends = asyncio.run(all_of_them())
+    assert (ends.count("answered"), ends.count("left")) == (180, 20)
+    stop_at = time.monotonic() + 20
+    while service.metric("engine_in_flight") and time.monotonic() < stop_at:
+        time.sleep(0.1)
+    assert service.metric("engine_in_flight") == 0
+
+
+def test_a_killed_engine_fails_its_answers_and_a_new_one_takes_over(
+    service: Foreword, answers: dict[str, Any]
+) -> None:
+    body = {**GREEDY, "prompt": "hello", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    url = f"http://127.0.0.1:{service.port}{COMPLETIONS}"
+    with httpx.stream("POST", url, json=body, timeout=60) as response:
+        lines = response.iter_lines()
+        next(lines)
+        service.engine.kill()  # type: ignore[attr-defined]
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == 503
+    service.wait("engine", 10)
+    refused = httpx.post(url, json={**GREEDY, "prompt": "hello"})
+    assert refused.status_code == 503
+    assert "retry-after" in refused.headers
+    service.engine = service.start_engine()  # type: ignore[attr-defined]
+    service.wait()
+    path, again = BODIES["text"]
+    assert gist(service.ask(path, {**GREEDY, **again})) == gist(answers["text"]["own"])

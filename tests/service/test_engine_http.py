@@ -1,0 +1,207 @@
+"""The client of vLLM's /inference/v1/generate, against a server that is played by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from array import array
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from foreword.errors import ForewordError, InvalidRequest, Overloaded, ServiceError
+from foreword.sampling import SamplingParams
+from foreword.service.engine_http import HttpEngineClient
+from foreword.service.engine_stream import EngineStream
+from foreword.service.input_processor import EngineRequest
+from foreword.types import EngineInput
+
+
+class Server(httpx.AsyncBaseTransport):
+    """Answers `lines` to /inference/v1/generate; `rest` is awaited before the last of them."""
+
+    def __init__(self, *lines: str, status: int = 200, health: int = 200) -> None:
+        self.lines = lines
+        self.status = status
+        self.health = health
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[httpx.Headers] = []
+        self.num_closed = 0
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.health == 0:
+            raise httpx.ConnectError("nobody is there")
+        if request.url.path == "/health":
+            return httpx.Response(self.health)
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": [{"id": "m", "max_model_len": 512}]})
+        assert request.url.path == "/inference/v1/generate"
+        self.bodies.append(json.loads(await request.aread()))
+        self.headers.append(request.headers)
+        return httpx.Response(self.status, stream=Lines(self))
+
+
+class Lines(httpx.AsyncByteStream):
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for line in self.server.lines[:-1]:
+            yield line.encode()
+        await self.server.goes_on.wait()
+        for line in self.server.lines[-1:]:
+            yield line.encode()
+
+    async def aclose(self) -> None:
+        self.server.num_closed += 1
+
+
+def chunk(*token_ids: int, **end: Any) -> str:
+    choice = {"index": 0, "token_ids": list(token_ids), "logprobs": None, **end}
+    return f"data: {json.dumps({'request_id': 'r', 'choices': [choice]})}\n\n"
+
+
+DONE = "data: [DONE]\n\n"
+
+
+def make_request(name: str = "r") -> EngineRequest:
+    return EngineRequest(
+        request_id=name,
+        external_id=name,
+        engine_input=EngineInput(token_ids=array("I", [1, 2, 3]), cache_salt="salt"),
+        sampling=SamplingParams(max_tokens=16, stop=("x",), stop_token_ids=(9,)),
+        priority=2,
+        trace_headers={"traceparent": "00-1"},
+    )
+
+
+async def collect(stream: EngineStream) -> tuple[list[int], str | None, Any]:
+    token_ids: list[int] = []
+    reason, stop = None, None
+    async for update in stream:
+        token_ids += update.token_ids
+        reason, stop = update.finish_reason, update.stop_reason
+    return token_ids, reason, stop
+
+
+def run(
+    server: Callable[[], Server],
+    test: Callable[[HttpEngineClient, Server], Awaitable[None]],
+    **options: Any,
+) -> None:
+    async def inside() -> None:
+        transport = server()
+        client = HttpEngineClient("http://engine/", transport=transport, **options)
+        async with asyncio.timeout(20):
+            await client.start()
+            await test(client, transport)
+            await client.close()
+
+    asyncio.run(inside())
+
+
+def test_ids_go_as_they_are_and_tokens_come_as_they_come() -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        answer = await collect(await client.submit(make_request()))
+        assert answer == ([5, 6, 9], "stop", 9)
+        (body,) = server.bodies
+        assert body["token_ids"] == [1, 2, 3]
+        assert (body["stream"], body["cache_salt"], body["priority"]) == (True, "salt", 2)
+        params = body["sampling_params"]
+        # 16 is also what a missing number would not mean to the server.
+        assert (params["max_tokens"], params["stop"], params["stop_token_ids"]) == (16, [], [9])
+        assert server.headers[0]["authorization"] == "Bearer key"
+        assert server.headers[0]["traceparent"] == "00-1"
+        assert client.num_in_flight == 0
+
+    end = chunk(9, finish_reason="stop", stop_reason=9)
+    run(lambda: Server(": ping\n\n", chunk(5), chunk(6), end, DONE), test, api_key="key")
+
+
+def test_the_server_is_looked_after() -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        while client.max_model_len is None:
+            await asyncio.sleep(0.005)
+        assert (client.condition, client.max_model_len) == ("ready", 512)
+
+    run(Server, test)
+
+    async def not_well(client: HttpEngineClient, server: Server) -> None:
+        while client.condition.startswith("waiting"):
+            await asyncio.sleep(0.005)
+        assert client.condition == "/health says 503"
+
+    run(lambda: Server(health=503), not_well)
+
+
+@pytest.mark.parametrize(
+    ("server", "error", "words"),
+    [
+        (lambda: Server('{"error":{"message":"too hot"}}', status=400), InvalidRequest, "too hot"),
+        (lambda: Server("busy", status=503), Overloaded, "status 503"),
+        (lambda: Server("{}", status=500), ServiceError, "500"),
+        (lambda: Server(health=0), ServiceError, "ConnectError"),
+    ],
+)
+def test_what_the_server_refuses(
+    server: Callable[[], Server], error: type[ForewordError], words: str
+) -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        with pytest.raises(error, match=words):
+            await client.submit(make_request())
+        assert client.num_in_flight == 0
+
+    run(server, test)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ((chunk(5),), "before it was complete"),
+        ((chunk(5), DONE), "before it was complete"),
+        ((chunk(5), 'data: {"error":{"message":"out of luck"}}\n\n', DONE), "out of luck"),
+        ((chunk(5), "data: nonsense\n\n"), "cannot be read"),
+    ],
+)
+def test_what_ends_badly(lines: tuple[str, ...], words: str) -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        stream = await client.submit(make_request())
+        assert list((await anext(stream)).token_ids) == [5]
+        with pytest.raises(ServiceError, match=words):
+            await anext(stream)
+
+    run(lambda: Server(*lines), test)
+
+
+def test_who_leaves_closes_the_connection() -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        server.goes_on.clear()
+        stream = await client.submit(make_request())
+        await anext(stream)
+        assert client.num_in_flight == 1
+        stream.close()
+        while client.num_in_flight:
+            await asyncio.sleep(0.005)
+        assert server.num_closed == 1
+
+    run(lambda: Server(chunk(5), DONE), test)
+
+
+def test_too_many_are_refused_and_the_end_fails_what_is_open() -> None:
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        server.goes_on.clear()
+        stream = await client.submit(make_request())
+        with pytest.raises(Overloaded, match="at most 1"):
+            await client.submit(make_request("s"))
+        await anext(stream)
+        await client.close()
+        with pytest.raises(ServiceError, match="shutting down"):
+            await anext(stream)
+        with pytest.raises(Overloaded):
+            await client.submit(make_request("late"))
+
+    run(lambda: Server(chunk(5), DONE), test, max_requests=1)
