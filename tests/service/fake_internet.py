@@ -164,8 +164,8 @@ def play(scene: Scene) -> Internet:
 
 
 def policy(**given: Any) -> MediaPolicy:
-    quick = {"connect_seconds": 1.0, "read_seconds": 0.3, "total_seconds": 1.0}
-    return MediaPolicy(**{"fetch": True, **quick, **given})
+    limits = {"connect_seconds": 5.0, "read_seconds": 5.0, "total_seconds": 9.0}
+    return MediaPolicy(**{"fetch": True, **limits, **given})
 
 
 def refer(*urls: str, modality: str = "image") -> list[MediaReference]:

@@ -267,10 +267,11 @@ def test_other_file_urls_are_refused(folder: Path, url: str) -> None:
     assert refusal(url).status == 400
 
 
-@pytest.mark.parametrize("path", ["absent.png", "sub", "", "pipe", "sub/a b.png/x"])
+@pytest.mark.parametrize("path", ["absent.png", "sub", "", "pipe"])
 def test_what_is_no_regular_file_is_unavailable(folder: Path, path: str) -> None:
     error = refusal(f"file://{folder}/{path}", MediaPolicy(folder=folder))
-    assert isinstance(error, MediaUnavailable if path != "sub/a b.png/x" else ForewordError)
+    assert isinstance(error, MediaUnavailable)
+    assert "no readable file" in error.message
     assert str(folder.parent) not in error.message
 
 
@@ -280,8 +281,9 @@ def test_a_large_file_is_refused_by_its_size(folder: Path) -> None:
     assert error.details["num_bytes"] == 10**12
 
 
-def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("swapped", ["sub", "sub/a b.png"])
+def test_what_is_swapped_for_a_link_after_the_check_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, swapped: str
 ) -> None:
     from foreword.service.fetching import local
 
@@ -289,8 +291,8 @@ def test_a_folder_swapped_for_a_link_after_the_check_is_not_followed(
     opened = local._open_below
 
     def swap_and_open(root: Path, names: tuple[str, ...]) -> int:
-        (folder / "sub").rename(folder / "gone")
-        (folder / "sub").symlink_to(folder.parent)
+        (folder / swapped).rename(folder / "gone")
+        (folder / swapped).symlink_to(folder.parent / swapped.removeprefix("sub").strip("/"))
         return opened(root, names)
 
     monkeypatch.setattr(local, "_open_below", swap_and_open)
