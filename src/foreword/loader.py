@@ -20,6 +20,7 @@ from foreword.assets.context_length import (
 from foreword.assets.fingerprint import fingerprint
 from foreword.assets.load import load_assets
 from foreword.errors import ChatTemplateMissing, InvalidRequest, TemplateFailed
+from foreword.media.model import MediaModel
 from foreword.options import (
     FurtherOptions,
     RendererOptions,
@@ -32,7 +33,7 @@ from foreword.options import (
 from foreword.renderer import Renderer
 from foreword.sampling import default_sampling_params
 from foreword.stages.template import select_template
-from foreword.templating import DEFAULT_LIMITS, TemplateLimits, compile_template
+from foreword.templating import compile_template
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
 from foreword.tokenizer.segmented import DEFAULT_MAX_UNCUT_CHARS, SegmentedTokenizer
@@ -53,7 +54,6 @@ def load(
     chat_template: str | None = None,
     generation_config: Mapping[str, Any] | None = None,
     offline: bool | None = None,
-    template_limits: TemplateLimits = DEFAULT_LIMITS,
     memo_bytes: int = DEFAULT_MEMO_BYTES,
     max_uncut_chars: int | None = DEFAULT_MAX_UNCUT_CHARS,
     accelerated: bool = False,
@@ -61,22 +61,17 @@ def load(
 ) -> Renderer:
     """Load a model folder or a Hugging Face id, without weights, and return its renderer.
 
-    Shapes: `max_model_len` may be written 8k or 8K; None derives it as vLLM does.
-    `truncation_side` None follows the runner: left for generation, right for pooling. Without a
-    `served_model_name` requests may name any. `chat_template` is a name or a source.
-    `generation_config` overrides entries of the model's own. `memo_bytes` 0 remembers nothing;
-    `max_uncut_chars` bounds text that must be tokenized in one call. `accelerated` admits the
-    extra `fast`: seconds at load, for a process that serves. `further` as in `RendererOptions`.
+    Shapes: `max_model_len` may be 8k or 8K; None derives it as vLLM does. `truncation_side` None
+    follows the runner: left for generation, right for pooling. Without a `served_model_name`
+    requests may name any. `chat_template` is a name or a source. `generation_config` overrides
+    the model's own. `memo_bytes` 0 remembers nothing; `max_uncut_chars` bounds text tokenized in
+    one call. `accelerated` admits the extra `fast`, seconds at load. `further`: `RendererOptions`.
 
     Raises: `AssetsInvalid` naming the file; `InvalidRequest` with the option as its `param`.
     """
     names = _check_given(model, revision, offline, allow_longer, served_model_name, further)
     choice = _TokenizerChoice(
-        mode=tokenizer_mode,
-        truncation_side=truncation_side,
-        memo_bytes=memo_bytes,
-        max_uncut_chars=max_uncut_chars,
-        accelerated=accelerated,
+        tokenizer_mode, truncation_side, memo_bytes, max_uncut_chars, accelerated
     )
     requested = _requested_length(max_model_len)
     assets = load_assets(os.fspath(model), revision=revision, offline=offline)
@@ -89,16 +84,15 @@ def load(
         served_model_names=names,
         chat_template=chat_template,
         sampling_defaults=_sampling_defaults(assets, generation_config),
-        template_limits=template_limits,
         **further,
     )
     _check_template(assets, chat_template)
     tokenizer = _load_tokenizer(assets, runner, choice)
-    assets = _finish(assets, tokenizer, length, chat_template)
+    assets = _finish(assets, tokenizer, length, options)
     return Renderer(assets=assets, tokenizer=tokenizer, options=options)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _TokenizerChoice:
     """The options of `load` that concern the tokenizer alone."""
 
@@ -153,19 +147,18 @@ def _sampling_defaults(assets: ModelAssets, overrides: object) -> dict[str, Any]
 
 
 def _check_template(assets: ModelAssets, chat_template: str | None) -> None:
-    """Refuse a template of the operator's that is not there, or does not compile."""
+    """Refuse the name of a template that the model does not have."""
     if chat_template is None:
         return
     try:
-        source = select_template(assets.chat_templates, has_tools=False, override=chat_template)
+        select_template(assets.chat_templates, has_tools=False, override=chat_template)
     except ChatTemplateMissing as error:
         names = ", ".join(error.details["available"]) or "none"
         raise InvalidRequest(
-            f"chat_template {chat_template!r} is neither the name of a template the model has"
-            f" ({names}) nor a template's source. Give one of these.",
+            f"The model has no chat template named {chat_template!r} (it has: {names})."
+            " Give one of these as chat_template, or a template's source.",
             param="chat_template",
         ) from None
-    compile_template(source)
 
 
 def _load_tokenizer(assets: ModelAssets, runner: RunnerType, choice: _TokenizerChoice) -> Tokenizer:
@@ -187,39 +180,50 @@ def _load_tokenizer(assets: ModelAssets, runner: RunnerType, choice: _TokenizerC
 
 
 def _finish(
-    assets: ModelAssets, tokenizer: Tokenizer, length: ContextLength, chat_template: str | None
+    assets: ModelAssets, tokenizer: Tokenizer, length: ContextLength, options: RendererOptions
 ) -> ModelAssets:
     """Return the assets with their fingerprint and every warning, without what was read and built.
 
     Why: tokenizer.json is tens of megabytes that nothing needs again.
     """
+    media = MediaModel.of(
+        assets,
+        tokenizer_mode=tokenizer.info.mode,
+        tolerated_keys=options.media.tolerated_keys,
+    )
     return replace(
         assets,
         fingerprint=fingerprint(
             assets,
             mode=tokenizer.info.mode,
             max_model_len=length.max_model_len,
-            chat_template=chat_template,
+            chat_template=options.chat_template,
+            media=media.constants(),
         ),
         warnings=(
             *assets.warnings,
             *((length.warning,) if length.warning else ()),
             *getattr(tokenizer, "warnings", ()),
-            *_template_warnings(assets),
+            *_template_warnings(assets, options.chat_template),
         ),
         tokenizer_json=None,
     )
 
 
-def _template_warnings(assets: ModelAssets) -> list[str]:
-    """Say which of the model's templates no chat can be rendered with; completions still can."""
+def _template_warnings(assets: ModelAssets, chat_template: str | None) -> list[str]:
+    """Say which templates no chat can be rendered with; completions still can."""
+    named = {f"The chat template {name!r}": text for name, text in assets.chat_templates.items()}
+    if chat_template is not None and chat_template not in assets.chat_templates:
+        named = {"The chat template given": chat_template}
     found: list[str] = []
-    for name, source in assets.chat_templates.items():
+    for which, source in named.items():
         try:
             compile_template(source)
         except TemplateFailed as error:
+            line = error.details["line"]
+            where = f" (line {line})" if line else ""
             found.append(
-                f"The chat template {name!r} does not compile ({error.details['reason']}):"
-                " chats that use it are refused."
+                f"{which} does not compile{where}: {error.details['reason']}."
+                " Chats that use it are refused."
             )
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, get_args
 
 from foreword.errors import InvalidRequest
-from foreword.media.items import MediaNaming
+from foreword.media.items import MediaLimits, MediaNaming
 from foreword.templating import DEFAULT_LIMITS, TemplateLimits
 from foreword.types import RunnerType
 
@@ -30,6 +30,7 @@ class FurtherOptions(TypedDict, total=False):
     max_new_tokens: int | None
     refuse_overflow: bool
     max_body_bytes: int | None
+    template_limits: TemplateLimits
     media: MediaOptions
 
 
@@ -39,8 +40,8 @@ class MediaOptions:
 
     max_items: Mapping[str, int] = field(default_factory=dict)
     """Items of a modality (`image`, `audio`, `video`) in a prompt; 999 where it isn't named."""
-    max_item_bytes: int = 64 * 2**20
-    """Bytes of an item that stands in its data: URL."""
+    limits: MediaLimits = field(default_factory=MediaLimits)
+    """What an item in a data: URL may be."""
     placeholder_text: Literal["text", "refuse"] = "text"
     """What becomes of a placeholder that a user typed beside media: ordinary text, or an error."""
     naming: MediaNaming = field(default_factory=MediaNaming)
@@ -49,7 +50,9 @@ class MediaOptions:
 
     def __post_init__(self) -> None:
         check_choice("placeholder_text", self.placeholder_text, ("text", "refuse"))
-        check_whole("max_item_bytes", self.max_item_bytes, least=1)
+        check_kind("limits", self.limits, (MediaLimits,), "MediaLimits")
+        check_kind("naming", self.naming, (MediaNaming,), "MediaNaming")
+        check_kind("max_items", self.max_items, (Mapping,), "a mapping")
         for modality, limit in self.max_items.items():
             check_choice("max_items", modality, ("image", "audio", "video"))
             check_whole(f"max_items of {modality}", limit, least=0)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from foreword.chat.marks import keep_spelled_as_text
-from foreword.chat.media_parts import MediaForm, MediaForms
+from foreword.engines.vllm_content_parts import with_content_parts
 from foreword.engines.vllm_generate import GenerateRequest, generate_request, make_request_id
 from foreword.errors import InvalidRequest, UnknownModel
 from foreword.formats import find_chat_format
 from foreword.formats import requests as native
 from foreword.formats.harmony_constraints import constrain_final_channel
 from foreword.line import chat_line, prompt_line, prompt_lines
-from foreword.media.items import MediaItem, resolve_inline
-from foreword.media.model import MediaModel, MediaTokens
+from foreword.media.items import MediaItem
+from foreword.media.model import MediaModel
 from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
 from foreword.protocols.bodies import Body, ChatBody, PromptBody, kind_of
@@ -38,6 +38,7 @@ from foreword.sampling import complete_sampling
 from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
 from foreword.stages.media import expand_items
+from foreword.stages.media_items import find_items, media_forms, media_tokens
 from foreword.stages.template import render_conversation, select_template
 from foreword.stages.tokenization import tokenize_ids, tokenize_text
 from foreword.templating import CompiledTemplate, compile_template
@@ -45,6 +46,7 @@ from foreword.trace import Kind, Trace
 from foreword.types import (
     Conversation,
     EngineInput,
+    MediaReference,
     ModelAssets,
     RenderedChat,
     RenderedText,
@@ -77,14 +79,37 @@ class Renderer:
 
     # -- the whole line -----------------------------------------------------------------------
 
-    def render_chat(self, request: Body | ChatCompletionRequest) -> RenderedChat:
+    def render_chat(
+        self,
+        request: Body | ChatCompletionRequest,
+        *,
+        media: Sequence[MediaItem] | None = None,
+    ) -> RenderedChat:
         """Render an OpenAI chat body: the conversation the template saw, and the engine's input.
+
+        `media` are the items of `collect_media`, resolved; None takes those in data: URLs.
 
         Raises: any `RequestError`; `TemplateFailed` when the model's template is broken.
         """
-        line = self.chat_line(self.decode(request, ChatCompletionRequest))
+        line = self.chat_line(self.decode(request, ChatCompletionRequest), media=media)
         assert line.conversation is not None
         return RenderedChat(line.conversation, line.engine_input)
+
+    def collect_media(self, request: Body | ChatBody) -> tuple[MediaReference, ...]:
+        """Return the media a chat points to, in reading order; nothing is fetched.
+
+        Raises: as `render_chat`, for what is wrong with its messages.
+        """
+        chat: ChatBody
+        if isinstance(request, ChatCompletionRequest | PoolingRequest | TokenizeRequest):
+            chat = request
+        else:
+            chat = self.decode(request, ChatCompletionRequest)
+        if self.chat_format is not None or not self.assets.chat_templates:
+            return ()
+        chat_params = self.chat_params(chat)
+        template = self.template_for(chat_params.chat_template, has_tools=bool(self.tools_of(chat)))
+        return self.to_conversation(chat, chat_params, template).media
 
     def render_cmpl(self, request: Body | CompletionRequest) -> list[EngineInput]:
         """Render an OpenAI completion body: one engine input for each prompt, in order."""
@@ -101,17 +126,25 @@ class Renderer:
         return [line.engine_input for line in self.prompt_lines(pooling)]
 
     def generate_request(
-        self, request: Body, *, kind: Kind | None = None, request_id: str | None = None
+        self,
+        request: Body,
+        *,
+        kind: Kind | None = None,
+        request_id: str | None = None,
+        media: Sequence[MediaItem] | None = None,
+        media_as: Literal["features", "content_parts"] = "features",
     ) -> GenerateRequest | list[GenerateRequest]:
         """Give vLLM's `GenerateRequest` for a chat body, a list of them for a completion body.
 
-        `kind` None tells the two apart by `messages`.
+        `kind` None tells the two apart by `messages`. `media` as for `render_chat`. With
+        `media_as` "features" the ids are expanded, for an engine that holds the items; with
+        "content_parts" it gets the items, and expands them itself.
         """
         if (kind or kind_of(request, max_bytes=self.options.max_body_bytes)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
-            return self.to_generate_request(
-                self.chat_line(chat).engine_input, chat, request_id, None
-            )
+            line = self.chat_line(chat, media=media)
+            made = self.to_generate_request(line.engine_input, chat, request_id, None)
+            return with_content_parts(made, line) if media_as == "content_parts" else made
         completion = self.decode(request, CompletionRequest)
         inputs = [line.engine_input for line in self.prompt_lines(completion)]
         request_id = request_id or completion.request_id or make_request_id()
@@ -146,11 +179,18 @@ class Renderer:
         tokens = tokenize_ids(body.tokens, self.tokenizer.info, param="tokens")
         return DetokenizeResponse(prompt=self.tokenizer.decode(tokens.token_ids))
 
-    def trace(self, request: Body, *, kind: Kind | None = None, prompt_index: int = 0) -> Trace:
+    def trace(
+        self,
+        request: Body,
+        *,
+        kind: Kind | None = None,
+        prompt_index: int = 0,
+        media: Sequence[MediaItem] | None = None,
+    ) -> Trace:
         """Render one prompt and keep every station; tokens are counted in full, with offsets."""
         if (kind or kind_of(request, max_bytes=self.options.max_body_bytes)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
-            return self.chat_line(chat, count_in_full=True, with_offsets=True)
+            return self.chat_line(chat, media=media, count_in_full=True, with_offsets=True)
         completion = self.decode(request, CompletionRequest)
         if not 0 <= prompt_index < completion.num_prompts:
             raise InvalidRequest(
@@ -199,7 +239,7 @@ class Renderer:
             chat_template_kwargs=chat_params.chat_template_kwargs,
             add_generation_prompt=chat_params.add_generation_prompt,
             continue_final_message=chat_params.continue_final_message,
-            media=self.media_forms(),
+            media=None if self.chat_format else media_forms(self.media, self.options.media),
         )
 
     def to_items(
@@ -209,30 +249,11 @@ class Renderer:
         *,
         scope: str = "",
     ) -> tuple[MediaItem, ...]:
-        """Check the items given for a conversation's media, or read those in data: URLs.
+        """The items of a conversation's media: those given, or those that stand in data: URLs.
 
         `scope` keeps the uuids of different clients apart.
-
-        Raises: `InvalidRequest` for other items than the conversation's, `MediaUnavailable` for
-        broken ones, `UnsupportedFeature` for those that must be fetched first.
         """
-        options = self.options.media
-        if media is None:
-            return resolve_inline(
-                conversation.media,
-                naming=options.naming,
-                namespace=scope,
-                max_bytes=options.max_item_bytes,
-            )
-        wanted = [reference.modality for reference in conversation.media]
-        given = [item.modality for item in media]
-        if wanted != given:
-            raise InvalidRequest(
-                f"The chat shows {len(wanted)} media items and {len(given)} were given, or their"
-                " kinds differ. Give one for each, in reading order.",
-                param="media",
-            )
-        return tuple(media)
+        return find_items(conversation, media, self.options.media, scope=scope)
 
     def to_text(
         self, conversation: Conversation, template: CompiledTemplate | None = None
@@ -252,7 +273,9 @@ class Renderer:
         if not rendered.slots:
             return rendered
         may_spell = self.options.media.placeholder_text == "text"
-        return keep_spelled_as_text(rendered, self.media_tokens().reserved(), may_spell=may_spell)
+        return keep_spelled_as_text(
+            rendered, media_tokens(self.media, self.tokenizer).reserved(), may_spell=may_spell
+        )
 
     def to_tokens(
         self,
@@ -277,7 +300,7 @@ class Renderer:
         self, tokens: TokenSequence, rendered: RenderedText, items: Sequence[MediaItem]
     ) -> TokenSequence:
         """Station 3, with media: every item's placeholder replaced by its tokens."""
-        return expand_items(tokens, rendered, items, self.media_tokens())
+        return expand_items(tokens, rendered, items, media_tokens(self.media, self.tokenizer))
 
     def to_engine_input(
         self,
@@ -298,31 +321,6 @@ class Renderer:
         if rendered is not None and not engine_input.num_truncated:
             return replace(engine_input, prompt=rendered.text)
         return replace(engine_input, prompt=self.tokenizer.decode(engine_input.token_ids))
-
-    def media_forms(self) -> MediaForms | None:
-        """Return how the model's prompts write media; None where code renders chats."""
-        if self.chat_format is not None:
-            return None
-        if self.media.family is None:
-            return MediaForms(forms={}, explain=self.media.require)
-        forms = {
-            modality: MediaForm(placeholder=bound.row.placeholder, target=bound.row.target)
-            for modality, bound in self.media.rows().items()
-        }
-        return MediaForms(forms=forms, max_items=self.options.media.max_items)
-
-    def media_tokens(self) -> MediaTokens:
-        """Return the tokens of the model's family.
-
-        Raises: why there is no family.
-        """
-        tokenizer = self.tokenizer
-        return MediaTokens(
-            family=self.media.require(),
-            token_to_id=tokenizer.token_to_id,
-            id_to_token=tokenizer.id_to_token,
-            encode_text=lambda text: tokenizer.encode(text, add_special_tokens=False).token_ids,
-        )
 
     def template_for(self, requested: str | None, *, has_tools: bool) -> CompiledTemplate | None:
         """Return the compiled template a request is rendered with; None where code renders it.

@@ -177,3 +177,32 @@ def test_sentence_transformers_of_a_wrong_type(
 ) -> None:
     with pytest.raises(AssetsInvalid, match=said):
         load_assets(str(complete(tmp_path, **{"sentence_bert_config.json": config})))
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "config.json", "vocab.txt"])
+def test_what_should_be_a_file_and_is_none_is_named(tmp_path: Path, name: str) -> None:
+    folder = complete(tmp_path)
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "gone")
+    with pytest.raises(AssetsInvalid, match=rf"^{name}: it is a link to a file that is not there"):
+        load_assets(str(folder))
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises(AssetsInvalid, match=rf"^{name}: it is a folder, not a file") as caught:
+        load_assets(str(folder))
+    assert caught.value.details["file"] == name
+
+
+def test_broken_links_to_what_is_never_read_do_not_matter(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    (folder / "model-00002.safetensors").symlink_to(tmp_path / "gone")
+    (folder / "onnx").mkdir()
+    assert load_assets(str(folder)).warnings == ()
+
+
+def test_a_template_in_the_folder_of_templates_that_leads_nowhere(tmp_path: Path) -> None:
+    folder = complete(tmp_path)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "rag.jinja").symlink_to(tmp_path / "gone")
+    with pytest.raises(AssetsInvalid, match=r"^additional_chat_templates/rag\.jinja: it is a link"):
+        load_assets(str(folder))

@@ -128,6 +128,17 @@ def test_memory_is_bounded_by_a_line_not_by_the_file():
     assert [next(source).num_bytes for _ in range(3)] == [16, 16, 16]
 
 
+def test_a_byte_order_mark_before_the_first_line_or_a_body_is_passed_over(run):
+    bom = b"\xef\xbb\xbf"
+    plain = rows(run("render", "--batch", "-", "--to", "text", stdin=lines(HELLO, HELLO)))
+    marked = rows(run("render", "--batch", "-", "--to", "text", stdin=bom + lines(HELLO, HELLO)))
+    assert marked == plain
+    assert [row["status"] for row in marked] == [200, 200]
+    page = run("trace", "-", "--json", stdin=bom + json.dumps(HELLO).encode()).json()
+    assert page["error"] is None
+    assert run("detokenize", stdin=bom + b"[5, 6]").code == 0
+
+
 def test_an_empty_file_gives_nothing(run):
     answer = run("render", "--batch", "-", stdin=b"")
     assert (answer.code, answer.out) == (0, "")

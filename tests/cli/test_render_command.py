@@ -159,8 +159,11 @@ def test_a_broken_template_and_a_missing_model_are_the_models_fault(run, request
     file = request_file(SHORT)
     broken = run("render", file, "--chat-template", "{% if %}", "--json")
     assert broken.code == 3
-    assert json.loads(broken.err)["code"] == "template_failed"
+    assert "warning: The chat template given does not compile (line 1)" in broken.err
+    assert json.loads(broken.err.splitlines()[-1])["code"] == "template_failed"
     assert run("render", file, model=str(tmp_path)).code == 3
+    gone = run("render", file, "--json", model=str(tmp_path / "gone"))
+    assert (gone.code, json.loads(gone.err)["param"]) == (2, "model")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import zmq
+
 import foreword.demo
 
 DEMO = Path(foreword.demo.__file__).parent / "model"
@@ -65,7 +68,7 @@ class RealEngine:
         assert ENVIRONMENT is not None
         self.log = log
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"},
             "VLLM_CPU_KVCACHE_SPACE": "1",
             "HF_HUB_OFFLINE": "1",
             "VLLM_NO_USAGE_STATS": "1",
@@ -82,11 +85,17 @@ class RealEngine:
             )
 
     @classmethod
-    def headless(cls, model: Path, log: Path, port: int) -> RealEngine:
-        """Start an engine that says hello at a front end's handshake socket."""
+    def headless(cls, model: Path, log: Path, port: int, *, events_port: int) -> RealEngine:
+        """Start an engine that says hello at a front end, and tells the blocks it stores."""
+        events = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{events_port}",
+        }
         return cls(
             model, log, "--headless", "--data-parallel-address", "127.0.0.1",
             "--data-parallel-rpc-port", str(port), "--data-parallel-size-local", "1",
+            "--kv-events-config", json.dumps(events),
         )  # fmt: skip
 
     @classmethod
@@ -128,3 +137,26 @@ def post(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
     with urllib.request.urlopen(request, timeout=60) as answer:
         made: dict[str, Any] = json.load(answer)
         return made
+
+
+class StoredBlocks:
+    """What an engine tells of the blocks its prefix cache stores."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = zmq.Context.instance().socket(zmq.SUB)
+        self._socket.connect(f"tcp://127.0.0.1:{port}")
+        self._socket.subscribe(b"")
+        time.sleep(0.5)  # a subscription takes a moment
+
+    def read(self, num: int, seconds: float = 20) -> list[dict[str, Any]]:
+        """Return the next `BlockStored` events, until they name `num` blocks."""
+        found: list[dict[str, Any]] = []
+        while sum(len(event["block_hashes"]) for event in found) < num:
+            assert self._socket.poll(int(seconds * 1000)), f"only {found}"
+            _, _, payload = self._socket.recv_multipart()
+            _, events, *_ = msgspec.msgpack.decode(payload)
+            found += [event for event in events if event["type"] == "BlockStored"]
+        return found
+
+    def close(self) -> None:
+        self._socket.close(linger=0)

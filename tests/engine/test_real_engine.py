@@ -16,12 +16,15 @@ import random
 import subprocess
 import sys
 import time
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+
+from foreword.blocks import BlockHasher, external_hashes, hash_blocks
 
 pytestmark = [
     pytest.mark.engine,
@@ -193,12 +196,13 @@ def answers(folder: Path, model: Path) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def service(folder: Path, model: Path, answers: dict[str, Any]) -> Iterator[Foreword]:
     """Start `foreword serve`, the front end of a headless engine; `service.engine` is it."""
-    rpc = real.free_port()
+    rpc, events = real.free_port(), real.free_port()
     made = Foreword(model, folder / "zmq.log", "--engine-zmq", f"tcp://127.0.0.1:{rpc}")
     made.wait("engine", 60)
     made.start_engine = lambda: real.RealEngine.headless(  # type: ignore[attr-defined]
-        model, folder / f"headless-{time.monotonic_ns()}.log", rpc
+        model, folder / f"headless-{time.monotonic_ns()}.log", rpc, events_port=events
     )
+    made.events_port = events  # type: ignore[attr-defined]
     made.engine = made.start_engine()  # type: ignore[attr-defined]
     try:
         made.wait()
@@ -243,6 +247,31 @@ def test_a_stop_string_ends_the_answer_and_the_engines_work(service: Foreword) -
     assert (answer["finish_reason"], answer["stop_reason"]) == ("stop", stop)
     assert answer["token_ids"] == whole["token_ids"][: len(answer["token_ids"])]
     assert service.metric("engine_in_flight") == 0
+
+
+def test_block_hashes_are_those_of_the_engine(service: Foreword) -> None:
+    rng, hasher = random.Random(9), BlockHasher(block_size=128)
+    first = [rng.randrange(3, 2000) for _ in range(3 * 128 + 5)]
+    grown = [*first, *(rng.randrange(3, 2000) for _ in range(256))]
+    stored = real.StoredBlocks(service.events_port)  # type: ignore[attr-defined]
+    try:
+        for prompt, salt, num_new in (
+            (first, None, 3),
+            (grown, None, 2),  # its first three blocks are known
+            (first, "tenant", 3),
+        ):
+            body = {**GREEDY, "prompt": prompt, "max_tokens": 1}
+            service.ask(COMPLETIONS, {**body, **({"cache_salt": salt} if salt else {})})
+            events = stored.read(num_new)
+            told = [one for event in events for one in event["block_hashes"]]
+            token_ids = array("I", prompt)
+            expected = external_hashes(hash_blocks(token_ids, hasher=hasher, cache_salt=salt))
+            assert told == expected[-num_new:]
+            assert [one for event in events for one in event["token_ids"]] == prompt[
+                128 * (len(expected) - num_new) : 128 * len(expected)
+            ]
+    finally:
+        stored.close()
 
 
 def test_two_hundred_at_once_and_some_leave(service: Foreword) -> None:

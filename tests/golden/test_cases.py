@@ -6,8 +6,11 @@ whose surface does not exist here yet is skipped by name, with what it waits for
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,6 @@ pytestmark = [
 ]
 WAITS_FOR = {
     "control-token-in-user-text": "an option that keeps user text from spelling control tokens",
-    "image-order": "media expansion",
     "media-url-guard": "media fetching",
     "bounds-and-metrics": "the service's own tests",
 }
@@ -48,6 +50,10 @@ def make_renderer(folder: Path, setup: dict[str, Any]) -> foreword.Renderer:
         config["chat_template"] = fixtures["templates"][setup["template"]]
     length = setup.get("max_model_len", 4096)
     model = {"max_position_embeddings": length, "vocab_size": toy["model_vocab_size"]}
+    if "mm" in setup:
+        model["model_type"] = MEDIA_FILES["model_type"]
+        processor = json.dumps(MEDIA_FILES["preprocessor"])
+        (folder / "preprocessor_config.json").write_text(processor)
     (folder / "tokenizer.json").write_text(json.dumps(toy["tokenizer_json"]))
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "config.json").write_text(json.dumps(model))
@@ -56,6 +62,25 @@ def make_renderer(folder: Path, setup: dict[str, Any]) -> foreword.Renderer:
         trust_request_chat_template=setup.get("allow_request_template", False),
         refuse_overflow=True,  # the case about numbers asks for a refusal, not for less output
     )
+
+
+# What stands for the cases' pictures: in this family each becomes three tokens.
+MEDIA_FILES = {
+    "model_type": "qwen2_vl",
+    "preprocessor": {"min_pixels": 784, "max_pixels": 784_000, "patch_size": 14, "merge_size": 2},
+    "size": (28, 84),
+}
+
+
+def png_url(width: int, height: int) -> str:
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    pieces = (chunk(b"IHDR", head), chunk(b"IDAT", b""), chunk(b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(pieces)
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
 def answer(renderer: foreword.Renderer, surface: str, body: Any) -> dict[str, Any]:
@@ -70,6 +95,10 @@ def answer(renderer: foreword.Renderer, surface: str, body: Any) -> dict[str, An
                 "text": trace.rendered.text,
                 "token_ids": list(result.token_ids),
                 "assistant_mask": list(result.assistant_mask or b""),
+                "placeholders": [
+                    {"offset": span.start, "length": span.stop - span.start, "item": span.index}
+                    for span in result.media_features
+                ],
             }
         if surface == "render_completion":
             made = renderer.generate_request(body, kind="completion")
@@ -97,6 +126,12 @@ def answer(renderer: foreword.Renderer, surface: str, body: Any) -> dict[str, An
 
 def bodies(case: dict[str, Any]) -> list[Any]:
     given = {"add_generation_prompt": False, **case["input"]}
+    if "mm" in case["setup"]:
+        written = json.dumps(given)
+        for number in (1, 2):
+            picture = png_url(*MEDIA_FILES["size"])
+            written = written.replace(f'"data:img{number}"', json.dumps(picture))
+        given = json.loads(written)
     if case["surface"] != "render_chat":
         del given["add_generation_prompt"]
     if "raw_json" in given:

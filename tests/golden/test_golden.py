@@ -37,6 +37,7 @@ pytestmark = [
     pytest.mark.skipif(not DATA.is_dir(), reason="no ../shared/data beside the checkout"),
 ]
 
+RANDOM_PART = r"[0-9a-f]{16}|[0-9a-f-]{36}"
 # Keys of vLLM's own bookkeeping, and values that mean the same as an absent key.
 BOOKKEEPING = {
     "output_kind",
@@ -187,6 +188,7 @@ def _compare(ours: Any, theirs: Any, golden: Golden, model: str) -> None:
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             _compare(one, other, golden, model)
+        assert _bases(ours) == _bases(theirs)
         return
     if "error" in theirs:
         _compare_error(ours["error"], theirs["error"])
@@ -244,8 +246,15 @@ def _compare_sampling(ours: dict[str, Any], theirs: dict[str, Any], golden: Gold
         assert ours.get(key, default) == theirs.get(key, default), key
 
 
+def _bases(responses: list[Any]) -> list[int]:
+    """Tell which responses share the random part of their ids, whatever it is."""
+    ids = [re.search(RANDOM_PART, one["request_id"]) for one in responses]
+    parts = [found[0] if found else "" for found in ids]
+    return [parts.index(part) for part in parts]
+
+
 def _prefix(request_id: str) -> str:
-    return re.sub(r"[0-9a-f]{16}|[0-9a-f-]{36}", "*", request_id)
+    return re.sub(RANDOM_PART, "*", request_id)
 
 
 def _jsonable(value: Any) -> Any:

@@ -362,7 +362,7 @@ def test_ids_up_to_the_last_row_of_the_model_are_good() -> None:
         ({"prompt": [[]]}, "prompt[0]"),
         ({"prompt": [[5], []]}, "prompt[1]"),
         ({"prompt": [""]}, "prompt"),
-        ({"prompt": ["a", ""]}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt[1]"),
     ],
 )
 def test_empty_prompts(body: dict[str, Any], param: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from foreword.errors import (
     ForewordError,
     InvalidRequest,
-    InvalidTokenIds,
     MalformedRequest,
     PromptTooLong,
     UnsupportedFeature,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ import zmq
 
 import foreword
 from foreword.errors import InvalidRequest
+from foreword.sampling import SamplingParams
+from foreword.service.engine_stream import EngineUpdate
+from foreword.service.generation import Choice
+from foreword.service.input_processor import EngineRequest
 from foreword.service.settings import Settings
 from foreword.service.state import ServiceState
+from foreword.types import EngineInput
 
 DEMO = Path(foreword.__file__).parent / "demo" / "model"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -205,6 +211,42 @@ def test_a_stop_string_ends_the_answer_and_the_engine_is_told(
     serve(test, answer=said, engine={"step_seconds": 0.001})
 
 
+def test_the_token_that_ends_an_answer_counts_and_has_no_text(
+    serve: Any, renderer: foreword.Renderer
+) -> None:
+    said = ids_of(renderer, "a!")
+    assert len(said) == 2
+
+    async def test(client: httpx.AsyncClient, engine: Any, state: ServiceState) -> None:
+        body = {"prompt": "x", "stop_token_ids": said[1:], "return_token_ids": True}
+        for include, text in ((False, "a"), (True, "a!")):
+            asked = {**body, "include_stop_str_in_output": include}
+            answer = (await client.post(COMPLETIONS, json=asked)).json()
+            (choice,) = answer["choices"]
+            assert (choice["text"], choice["token_ids"]) == (text, said)
+            assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", said[1])
+            assert answer["usage"]["completion_tokens"] == 2
+
+    serve(test, answer=said)
+
+
+def test_tokens_that_come_together_with_the_stop_string_but_after_it_are_left_out(
+    renderer: foreword.Renderer,
+) -> None:
+    said = ids_of(renderer, "count to END of it")
+    request = EngineRequest(
+        request_id="r",
+        external_id="r",
+        engine_input=EngineInput(token_ids=array("I", [97])),
+        sampling=SamplingParams(stop=("END",)),
+    )
+    choice = Choice(0, request, renderer.tokenizer, "")
+    delta = choice.take(EngineUpdate(token_ids=said, finish_reason="length"))
+    assert (delta.text, delta.finish_reason, delta.stop_reason) == ("count to ", "stop", "END")
+    assert list(delta.token_ids) == said[: choice.num_tokens]
+    assert renderer.tokenizer.decode(said[: choice.num_tokens]).endswith("END")
+
+
 @pytest.mark.parametrize(
     ("body", "param"),
     [
@@ -213,6 +255,7 @@ def test_a_stop_string_ends_the_answer_and_the_engine_is_told(
         ({"logit_bias": {"-1": 1}}, "logit_bias"),
         ({"allowed_token_ids": []}, "allowed_token_ids"),
         ({"temperature": 9}, "temperature"),
+        ({"n": 600, "prompt": ["x", "y"]}, "n"),
         ({"model": "other"}, "model"),
         ({"prompt": [1] * 9000}, "input_tokens"),
     ],
@@ -325,3 +368,20 @@ def test_settings_that_do_not_go_together() -> None:
         assert raised.value.param == name
     with pytest.raises(InvalidRequest, match="http://"):
         ServiceState(Settings(models=("m",), engine_url="h:1"))
+
+
+def test_without_an_engine_the_routes_say_what_is_missing(make_state: Any, in_process: Any) -> None:
+    async def test() -> None:
+        async with in_process(make_state()) as client:
+            for path in (CHAT, COMPLETIONS):
+                response = await client.post(path, json={})
+                assert response.status_code == 501
+                assert "--engine-url" in response.json()["error"]["message"]
+                assert path not in (await client.get("/openapi.json")).json()["paths"]
+        state = make_state(engine_url="http://127.0.0.1:9")
+        async with in_process(state) as client:
+            assert CHAT in (await client.get("/openapi.json")).json()["paths"]
+            response = await client.post(CHAT, json={"messages": MESSAGES})
+            assert response.status_code == 503
+
+    asyncio.run(test())

@@ -17,10 +17,10 @@ from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.sampling.params import SamplingParams
 from foreword.service.executor import Executor
-from foreword.service.input_processor import InputProcessor
+from foreword.service.input_processor import EngineLimits, InputProcessor, child_requests
 from foreword.service.metrics import NullMetrics
 from foreword.service.settings import Settings
-from foreword.types import EngineInput
+from foreword.types import EngineInput, MediaSpan
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -109,3 +109,79 @@ def test_only_what_must_be_rendered_leaves_the_loop(
     asyncio.run(test())
     assert threads[0] != threading.get_ident()
     assert threads[1] == threading.get_ident()
+
+
+def test_the_numbers_of_a_prompt_that_just_does_not_fit(processor: InputProcessor) -> None:
+    sampling = SamplingParams(max_tokens=None)
+    (made,) = processor.process_inputs("r", EngineInput(token_ids=array("I", [1] * 63)), sampling)
+    assert made.sampling.max_tokens == 1
+    for num in (64, 65):
+        with pytest.raises(PromptTooLong) as raised:
+            processor.process_inputs("r", EngineInput(token_ids=array("I", [1] * num)), sampling)
+        assert (raised.value.details["num_tokens"], raised.value.details["max_tokens"]) == (num, 63)
+
+
+def test_parameters_are_completed_by_the_models_files(processor: InputProcessor) -> None:
+    prompt = EngineInput(token_ids=array("I", [1]))
+    given = SamplingParams(stop_token_ids=(9,), bad_words=("the",), max_tokens=5)
+    (made,) = processor.process_inputs("r", prompt, given)
+    assert made.sampling.eos_token_id == 2
+    assert made.sampling.stop_token_ids == (9, 0)  # the generation config lists 2 and 0
+    assert made.sampling.all_stop_token_ids == {0, 2, 9}
+    assert made.sampling.bad_words_token_ids
+    (made,) = processor.process_inputs("r", prompt, replace(given, ignore_eos=True))
+    assert (made.sampling.eos_token_id, made.sampling.stop_token_ids) == (None, (9,))
+    assert made.sampling.all_stop_token_ids == {0, 2, 9}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "param"),
+    [
+        ({"logprobs": 21}, "logprobs"),
+        ({"prompt_logprobs": -1}, "prompt_logprobs"),
+        ({"allowed_token_ids": ()}, "allowed_token_ids"),
+        ({"allowed_token_ids": (10**6,)}, "allowed_token_ids"),
+        ({"stop_token_ids": (-1,)}, "stop_token_ids"),
+        ({"logit_bias": {2816: 1.0}}, "logit_bias"),
+        ({"logprob_token_ids": tuple(range(129))}, "logprob_token_ids"),
+    ],
+)
+def test_parameters_an_engine_would_refuse(
+    processor: InputProcessor, sampling: dict[str, Any], param: str
+) -> None:
+    with pytest.raises((InvalidRequest, InvalidTokenIds)) as raised:
+        processor.process_inputs(
+            "r", EngineInput(token_ids=array("I", [1])), SamplingParams(**sampling)
+        )
+    assert raised.value.param == param
+
+
+def test_a_media_item_over_the_encoders_budget(renderer: foreword.Renderer) -> None:
+    executor = Executor(Settings(threads=1), NullMetrics())
+    processor = InputProcessor(renderer, executor, EngineLimits(max_media_tokens=4))
+    # Of six tokens, five are embeddings; then four.
+    for mask, is_refused in ((((5, True), (1, False)), True), (((4, True), (2, False)), False)):
+        span = MediaSpan(modality="image", index=0, start=1, stop=7, identity="h", is_embed=mask)
+        prompt = EngineInput(token_ids=array("I", [1] * 9), media_features=(span,))
+        if is_refused:
+            with pytest.raises(InvalidRequest, match="image 0 takes 5 embeddings"):
+                processor.process_inputs("r", prompt, SamplingParams())
+        else:
+            assert len(processor.process_inputs("r", prompt, SamplingParams())) == 1
+
+
+def test_one_request_for_each_answer(processor: InputProcessor) -> None:
+    prompt = EngineInput(token_ids=array("I", [1]))
+    (parent,) = processor.process_inputs("r", prompt, SamplingParams(n=3, seed=4))
+    children = child_requests(parent)
+    assert [child.request_id for child in children] == [
+        f"{index}_{parent.request_id}" for index in range(3)
+    ]
+    assert [(child.sampling.n, child.sampling.seed) for child in children] == [
+        (1, 4), (1, 5), (1, 6),
+    ]  # fmt: skip
+    assert {child.external_id for child in children} == {"r"}
+    (alone,) = processor.process_inputs("r", prompt, SamplingParams(seed=4))
+    assert child_requests(alone) == [alone]
+    (unseeded,) = processor.process_inputs("r", prompt, SamplingParams(n=2))
+    assert [child.sampling.seed for child in child_requests(unseeded)] == [None, None]

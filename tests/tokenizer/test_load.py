@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +17,8 @@ import small_models as small
 
 from foreword.errors import AssetsInvalid, InvalidRequest, UnsupportedFeature
 from foreword.tokenizer.load import get_tokenizer, resolve_tokenizer_args
+from foreword.tokenizer.loaded import LoadedOnce
+from foreword.tokenizer.registry import TokenizerRegistry
 from foreword.types import ModelAssets, RunnerType
 
 
@@ -96,3 +101,62 @@ def test_a_slow_tokenizer_names_its_files_and_the_way_out() -> None:
         get_tokenizer(with_files("vocab.txt", "config.json"))
     with pytest.raises(AssetsInvalid, match=r"tekken\.json.*mode 'mistral'"):
         get_tokenizer(with_files("tekken.json"))
+
+
+def test_a_mode_registered_anew_loads_anew() -> None:
+    assets = small.assets(small.byte_level())
+    registry = TokenizerRegistry({"hf": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer")})
+    first = get_tokenizer(assets, registry=registry)
+    assert get_tokenizer(assets) is first  # another registry that says the same
+    with pytest.warns(UserWarning, match="is now"):
+        registry.register("hf", __name__, "CountedTokenizer")
+    assert isinstance(get_tokenizer(assets, registry=registry), CountedTokenizer)
+    assert get_tokenizer(assets) is first
+
+
+class CountedTokenizer:
+    """Counts how often it is loaded, and is slow enough for threads to meet."""
+
+    num_loads = 0
+
+    @classmethod
+    def from_assets(cls, assets: ModelAssets, **options: Any) -> CountedTokenizer:
+        cls.num_loads += 1
+        time.sleep(0.05)
+        return cls()
+
+
+def test_threads_that_want_the_same_tokenizer_load_it_once() -> None:
+    registry = TokenizerRegistry({"mine": (__name__, "CountedTokenizer")})
+    assets = small.assets(small.byte_level(special=("<|threads|>",)))
+    CountedTokenizer.num_loads = 0
+    with ThreadPoolExecutor(8) as pool:
+        made = list(
+            pool.map(lambda _: get_tokenizer(assets, mode="mine", registry=registry), range(8))
+        )
+    assert CountedTokenizer.num_loads == 1
+    assert len({id(one) for one in made}) == 1
+
+
+def test_what_was_loaded_last_is_kept_and_a_failure_is_not() -> None:
+    loaded: LoadedOnce[str] = LoadedOnce(max_entries=2)
+    loads: list[str] = []
+
+    def load(key: str) -> str:
+        return loaded.get(key, lambda: loads.append(key) or key.upper())  # type: ignore[func-returns-value]
+
+    assert [load(key) for key in "abab"] == ["A", "B", "A", "B"]
+    assert [load(key) for key in "acab"] == ["A", "C", "A", "B"]
+    assert "".join(loads) == "abcb"
+    with pytest.raises(ZeroDivisionError):
+        loaded.get("x", lambda: str(1 // 0))
+    assert loaded.get("x", lambda: "good") == "good"
+
+
+def test_dropout_is_said() -> None:
+    file = json.loads(small.byte_level().to_str())
+    file["model"]["dropout"] = 0.25
+    assets = replace(small.assets(small.byte_level()), tokenizer_json=json.dumps(file).encode())
+    (warning,) = get_tokenizer(assets).warnings  # type: ignore[attr-defined]
+    assert "dropout of 0.25" in warning
+    assert "at random" in warning

@@ -37,11 +37,17 @@ _CONFIG_KEYS = ("architectures", "bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def fingerprint(
-    assets: ModelAssets, *, mode: str, max_model_len: int, chat_template: str | None
+    assets: ModelAssets,
+    *,
+    mode: str,
+    max_model_len: int,
+    chat_template: str | None,
+    media: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the sha256, in hex, of what turns a request into token ids.
 
-    `chat_template` is the operator's override (a name or a source), None without one. Reads the
+    `chat_template` is the operator's override (a name or a source), None without one; `media` all
+    that decides how many tokens an item costs, None where the model takes none. Reads the
     tokenizer files that `assets` does not hold in memory (tekken.json, tokenizer.model ...).
 
     Raises: `AssetsInvalid` when such a file has gone since the assets were loaded.
@@ -67,6 +73,8 @@ def fingerprint(
         "do_lower_case": assets.do_lower_case,
         "versions": _versions(mode),
     }
+    if media is not None:
+        content["media"] = media
     text = json.dumps(
         content, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=_plain
     )

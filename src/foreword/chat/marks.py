@@ -15,22 +15,26 @@ from typing import Any
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.types import Conversation, MediaReference, MediaSlot, Message, RenderedText, Span
 
-_FIRST, _LAST = 0xE000, 0xF8FF
-"""Unicode's private use: characters without a meaning."""
+_CHARACTERS = tuple(map(chr, range(0xFDD0, 0xFDE0)))
+"""Unicode's noncharacters, which are for a program's own use. Few, since a template is compiled
+once for each that is needed, and what is compiled is kept."""
 
 
 def unused_character(texts: Iterable[str]) -> str:
     """Return a character that is in none of `texts`.
 
-    Raises: `InvalidRequest` when they use every character of the private use area.
+    Raises: `InvalidRequest` when they use all of them.
     """
-    used = {character for text in texts if not text.isascii() for character in text}
-    for number in range(_FIRST, _LAST + 1):
-        if chr(number) not in used:
-            return chr(number)
+    used: set[str] = set()
+    for text in texts:
+        if not text.isascii():
+            used.update(text)
+    for character in _CHARACTERS:
+        if character not in used:
+            return character
     raise InvalidRequest(
-        "The request uses every private-use character, so media can't be marked in it. Leave one"
-        " out, or send the request without media.",
+        f"The request uses all of the noncharacters U+FDD0 to U+FDDF ({len(_CHARACTERS)}), so"
+        " media can't be marked in it. Leave one out, or send the request without media.",
         param="messages",
     )
 

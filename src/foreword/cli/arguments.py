@@ -202,6 +202,17 @@ def _add_inspect(parser: argparse.ArgumentParser) -> None:
     _add_output_options(parser, "print everything as one JSON object, and errors as JSON")
 
 
+def _add_count_image(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "size",
+        metavar="WxH",
+        nargs="+",
+        help="width and height in pixels, as shown; several are images of one prompt",
+    )
+    _add_model_options(parser)
+    _add_output_options(parser, "print an array of objects, and errors as JSON")
+
+
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="show the whole prompt")
     _add_output_options(parser, "print every station as one JSON object")
@@ -238,6 +249,12 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], Any], str, str]] 
         "tell what a model's files decide",
         "Tell what a model's files decide: tokenizer, special tokens, templates, context length,"
         " generation defaults, and the fingerprint by which two front ends can be compared.",
+    ),
+    "count-image": (
+        _add_count_image,
+        "tell how many tokens an image costs",
+        "Tell how many tokens an image of a given size costs, structural ones included. No picture"
+        " is needed.",
     ),
     "demo": (
         _add_demo,

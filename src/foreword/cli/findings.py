@@ -121,6 +121,7 @@ def report_dict(report: Report) -> dict[str, Any]:
         "parts": to_plain(report.parts),
         "oddities": to_plain(report.oddities),
         "conversation": to_plain(stations.conversation),
+        "media": to_plain(stations.items),
         "text": stations.rendered.text if stations.rendered else None,
         "tokens": to_plain(tokens),
         "engine_input": to_plain(result),

@@ -13,6 +13,7 @@ from foreword.assets.context_length import explain_max_model_len, model_type, mo
 from foreword.assets.fetch import display_name
 from foreword.cli.colour import visible
 from foreword.cli.json_output import pretty_json, to_plain, write_json
+from foreword.cli.media import media_facts
 from foreword.cli.model import load_renderer, requested_length
 from foreword.cli.output import Console
 from foreword.cli.pieces import pipeline_file
@@ -77,6 +78,7 @@ def find_facts(
             name: _template_facts(source, info.special_tokens)
             for name, source in _templates(renderer).items()
         },
+        "media": media_facts(renderer),
         "generation_defaults": dict(renderer.options.sampling_defaults),
         "warnings": list(assets.warnings),
     }
@@ -154,6 +156,9 @@ def _page(facts: dict[str, Any], console: Console) -> Iterator[str]:
     elif not facts["chat_templates"]:
         yield "  none: chat requests are refused; completions work"
     yield ""
+    yield style.title("media")
+    yield from _media(facts["media"])
+    yield ""
     yield style.title("generation defaults")
     for name, value in facts["generation_defaults"].items():
         yield _row(name, pretty_json(value, 2, console.width))
@@ -208,6 +213,15 @@ def _added(tokenizer: dict[str, Any]) -> str:
     if not prefix + suffix:
         return "no special tokens"
     return f"{prefix} before and {suffix} after a completion's text"
+
+
+def _media(media: dict[str, Any]) -> Iterator[str]:
+    if media["family"] is None:
+        yield f"  none: {visible(media['reason'])}"
+        return
+    yield _row("family", media["family"])
+    for modality, row in media["modalities"].items():
+        yield _row(modality, visible(row["placeholder"]))
 
 
 def _template(template: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from foreword.errors import (
 )
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
-_MODULES = {"detokenize": "tokenize"}
+_MODULES = {"detokenize": "tokenize", "count-image": "media"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: Namespace, console: Console) -> int:
     name = _MODULES.get(options.command, options.command)
     module = importlib.import_module(f"foreword.cli.{name}")
-    run: Callable[[Namespace, Console], int] = getattr(module, f"run_{options.command}")
+    run: Callable[[Namespace, Console], int] = getattr(
+        module, f"run_{options.command.replace('-', '_')}"
+    )
     return run(options, console)
 
 

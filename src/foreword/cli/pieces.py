@@ -7,8 +7,9 @@ that share a character are one piece.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from foreword.stages.media import placeholder_offsets
 from foreword.tokenizer.tokenizer_file import TokenizerFile
 from foreword.types import RenderedText, Tokenizer, TokenSequence
 
@@ -47,6 +48,7 @@ def find_pieces(
             )
             for position, token_id in enumerate(tokens.token_ids)
         ]
+    tokens = replace(tokens, offsets=placeholder_offsets(tokens, rendered))
     return list(_text_pieces(rendered.text, tokens, tokenizer, is_control))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from foreword.cli.colour import Style, visible
 from foreword.cli.findings import Report
+from foreword.cli.media import media_lines
 from foreword.cli.output import Console
 from foreword.cli.progress import bar
 from foreword.cli.prompt_view import prompt_lines
@@ -30,6 +31,7 @@ def print_report(report: Report, console: Console, *, is_full: bool) -> None:
         [*_numbers(report, style)],
         [*_outcome(report, style)],
         [*_parts(report, style, is_full)],
+        [*media_lines(report.stations, style)],
         [*_oddities(report, console)],
         [*prompt_lines(report.stations, report.renderer.tokenizer, style, is_full=is_full)],
     ]

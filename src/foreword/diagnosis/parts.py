@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from foreword.errors import ForewordError
 from foreword.renderer import Renderer
+from foreword.stages.media import placeholder_offsets
 from foreword.trace import Trace
 from foreword.types import Conversation, Message, RenderedText
 
@@ -41,11 +42,12 @@ def find_parts(trace: Trace, renderer: Renderer) -> tuple[Part, ...]:
     message with the tools in its middle gives two parts of the same label.
     """
     tokens, rendered = trace.tokens, trace.rendered
-    if trace.conversation is None or rendered is None or tokens.offsets is None:
+    offsets = placeholder_offsets(tokens, rendered)
+    if trace.conversation is None or rendered is None or offsets is None:
         return ()
     num_added = tokens.num_prefix_special + tokens.num_suffix_special
-    last = len(tokens.offsets) - tokens.num_suffix_special
-    starts = sorted(tokens.offsets.starts[tokens.num_prefix_special : last])
+    last = len(offsets) - tokens.num_suffix_special
+    starts = sorted(offsets.starts[tokens.num_prefix_special : last])
     parts, before = [], 0
     if num_added:
         parts.append(Part(label="added by the tokenizer", start=0, stop=0, num_tokens=num_added))
@@ -63,11 +65,13 @@ def count_tool_tokens(trace: Trace, renderer: Renderer) -> int:
     if without is None:
         return 0
     tokens = renderer.to_tokens(
-        RenderedText(text=without),
+        without,
         replace(trace.params, max_total_tokens=None, max_output_tokens=None),
         count_in_full=True,
     )
-    return max(0, len(trace.tokens.token_ids) - len(tokens.token_ids))
+    # Media cost the same with and without tools.
+    whole = trace.unexpanded or trace.tokens
+    return max(0, len(whole.token_ids) - len(tokens.token_ids))
 
 
 def common_length(first: str, second: str) -> int:
@@ -97,7 +101,8 @@ def _marks(trace: Trace, renderer: Renderer, num_chars: int) -> Iterator[tuple[s
     assert conversation is not None
     assert rendered is not None
     ending = "generation prompt" if conversation.add_generation_prompt else "end"
-    without = _without_tools(trace, renderer)
+    rest = _without_tools(trace, renderer)
+    without = None if rest is None else rest.text
     start = 0 if without is None else common_length(without, rendered.text)
     inserted = 0 if without is None else num_chars - len(without)
     if without is None or inserted <= 0 or rendered.text[start + inserted :] != without[start:]:
@@ -122,12 +127,12 @@ def _marks(trace: Trace, renderer: Renderer, num_chars: int) -> Iterator[tuple[s
         yield label, stop + inserted if is_told else stop
 
 
-def _without_tools(trace: Trace, renderer: Renderer) -> str | None:
+def _without_tools(trace: Trace, renderer: Renderer) -> RenderedText | None:
     conversation = trace.conversation
     if conversation is None or not conversation.tools or trace.rendered is None:
         return None
     try:
-        return renderer.to_text(replace(conversation, tools=None), trace.template).text
+        return renderer.to_text(replace(conversation, tools=None), trace.template)
     except ForewordError:
         return None
 
@@ -188,6 +193,7 @@ class _Boundaries:
         beginning = replace(
             self.conversation,
             messages=messages,
+            media=(),  # nobody asks where they are, and later messages' are not there
             add_generation_prompt=False,
             continue_final_message=False,
         )

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from foreword.engines.vllm_generate import GenerateRequest
 from foreword.errors import ForewordError, InvalidRequest, PromptTooManyChars
+from foreword.media.items import MediaItem
 from foreword.params import TokenizeParams
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
@@ -29,7 +30,9 @@ _TRACED = (
     "params",
     "template",
     "conversation",
+    "items",
     "rendered",
+    "unexpanded",
     "tokens",
     "engine_input",
 )
@@ -61,7 +64,9 @@ class Stations:
     params: TokenizeParams | None = None
     template: CompiledTemplate | None = None
     conversation: Conversation | None = None
+    items: tuple[MediaItem, ...] = ()
     rendered: RenderedText | None = None
+    unexpanded: TokenSequence | None = None
     tokens: TokenSequence | None = None
     engine_input: EngineInput | None = None
     engine_request: GenerateRequest | None = None
@@ -89,7 +94,9 @@ class Stations:
             params=self.params,
             template=self.template,
             conversation=self.conversation,
+            items=self.items,
             rendered=self.rendered,
+            unexpanded=self.unexpanded,
             tokens=self.tokens,
             engine_input=self.engine_input or EngineInput(token_ids=self.tokens.token_ids),
             seconds=self.seconds,
@@ -226,6 +233,9 @@ class _Steps:
         self.reached["conversation"] = conversation
         self._arrive("conversation")
         self._enter("text")
+        if conversation.media:
+            scope = request.cache_salt or ""
+            self.reached["items"] = self.renderer.to_items(conversation, scope=scope)
         self.reached["rendered"] = self.renderer.to_text(conversation, template)
         self.wants_mask = chat_params.return_assistant_mask
 
@@ -246,6 +256,10 @@ class _Steps:
             tokens = self.renderer.to_tokens(
                 rendered, unlimited, with_offsets=True, count_in_full=True, scope=scope
             )
+        items = self.reached.get("items")
+        if items:
+            self.reached["unexpanded"] = tokens
+            tokens = self.renderer.to_expanded(tokens, rendered, items)
         self.reached["tokens"] = tokens
 
     def _decide(self, params: TokenizeParams, request: _Request) -> None:

@@ -94,10 +94,9 @@ def generate_request(
     """Return what vLLM's generate side needs to answer `request`.
 
     Shapes: `request_id` (a header's, say) wins over the request's own; without either one is made.
-    `index` is the prompt's place among several, which share a `request_id` made once.
-    `default_chat_template_kwargs` are the operator's.
-    `is_harmony` says that the prompt ends where Harmony's answer begins: its parser takes template
-    kwargs as the reasoning parser's, and no reasoning is open.
+    `index` is the prompt's place among several, which share one `request_id`. The kwargs are the
+    operator's. `is_harmony`: the prompt ends where Harmony's answer begins; its parser takes
+    template kwargs as the reasoning parser's, and no reasoning is open.
 
     Raises: `InvalidRequest` when the prompt has no tokens.
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foreword.errors import MediaUnavailable, UnsupportedFeature
-from foreword.media.audio import AudioHeader, read_audio_duration
-from foreword.media.data_url import decode_data_url
+from foreword.media.audio import MAX_SECONDS, AudioHeader, read_audio_duration
+from foreword.media.data_url import MAX_BYTES, decode_data_url
 from foreword.media.hashing import Algorithm, client_identity, content_hash, vllm_image_hash
-from foreword.media.headers import ImageHeader, read_image_size
+from foreword.media.headers import MAX_PIXELS, ImageHeader, read_image_size
 from foreword.types import MediaReference
 
 
@@ -34,6 +34,15 @@ class MediaItem:
     num_frames: int = 0
     sample_rate: int = 0
     timestamps: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaLimits:
+    """The most that one item may be, or say of itself."""
+
+    max_item_bytes: int = MAX_BYTES
+    max_image_pixels: int = MAX_PIXELS
+    max_audio_seconds: float = MAX_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +67,7 @@ def make_item(
     audio: AudioHeader | None = None,
     naming: MediaNaming | None = None,
     namespace: str = "",
+    limits: MediaLimits | None = None,
 ) -> MediaItem:
     """Return what encoded bytes are, for the reference that led to them.
 
@@ -67,9 +77,10 @@ def make_item(
     Raises: `MediaUnavailable` for bytes that are not what the reference says;
     `UnsupportedFeature` for videos, whose frames only a decoder can tell.
     """
-    naming = naming or MediaNaming()
+    naming, limits = naming or MediaNaming(), limits or MediaLimits()
+    param = reference.path
     if reference.modality == "image":
-        image = image or read_image_size(data, param=reference.path)
+        image = image or read_image_size(data, max_pixels=limits.max_image_pixels, param=param)
         return MediaItem(
             modality="image",
             identity=_identify(reference, data, image, naming, namespace),
@@ -77,7 +88,9 @@ def make_item(
             height=image.height,
         )
     if reference.modality == "audio":
-        audio = audio or read_audio_duration(data, param=reference.path)
+        audio = audio or read_audio_duration(
+            data, max_seconds=limits.max_audio_seconds, param=param
+        )
         return MediaItem(
             modality="audio",
             identity=_identify(reference, data, None, naming, namespace),
@@ -87,7 +100,7 @@ def make_item(
     raise UnsupportedFeature(
         feature=f"Reading the size of {reference.modality} from its file",
         remedy="Give the item's size and sampled frames yourself, or send its frames as images.",
-        param=reference.path,
+        param=param,
     )
 
 
@@ -96,12 +109,13 @@ def resolve_inline(
     *,
     naming: MediaNaming | None = None,
     namespace: str = "",
-    max_bytes: int,
+    limits: MediaLimits | None = None,
 ) -> tuple[MediaItem, ...]:
     """Return the items of references that are data: URLs, in their order.
 
     Raises: as `make_item`; `UnsupportedFeature` for other URLs, `MediaUnavailable` without one.
     """
+    limits = limits or MediaLimits()
     items: list[MediaItem] = []
     for reference in references:
         if reference.url is None:
@@ -116,8 +130,8 @@ def resolve_inline(
                 remedy="Send the item as a data: URL, or fetch it before rendering.",
                 param=reference.path,
             )
-        data = decode_data_url(reference.url, max_bytes=max_bytes, param=reference.path)
-        items.append(make_item(reference, data, naming=naming, namespace=namespace))
+        data = decode_data_url(reference.url, max_bytes=limits.max_item_bytes, param=reference.path)
+        items.append(make_item(reference, data, naming=naming, namespace=namespace, limits=limits))
     return tuple(items)
 
 

@@ -76,18 +76,16 @@ def complete_sampling(
     num_prompt_tokens: int,
     override_max_tokens: int | None = None,
     refuse_overflow: bool = False,
-    max_token_id: int | None = None,
+    max_token_id: int = MAX_TOKEN_ID,
 ) -> SamplingParams:
     """Return the sampling parameters of a request whose prompt is known.
 
     Shapes: `defaults` as `default_sampling_params` gives them, and `stop_token_ids` that are
     added to the request's. With `refuse_overflow` a number of output tokens that does not fit
-    beside the prompt is refused; else it is lowered to what fits. `max_token_id` None says that
-    the vocabulary is not known.
+    beside the prompt is refused; else it is lowered to what fits.
 
-    Raises: `PromptTooLong` (with the numbers) when nothing, or not what was asked, fits beside the
-    prompt; `InvalidRequest` for values out of range; `InvalidTokenIds` for ids the vocabulary does
-    not have.
+    Raises: `PromptTooLong` when nothing, or not what was asked, fits beside the prompt;
+    `InvalidRequest` for values out of range; `InvalidTokenIds` for ids above the last.
 
     Source: vLLM 0.33 `to_sampling_params` and `get_max_tokens`.
     """
@@ -119,7 +117,7 @@ def complete_sampling(
         extra_args=request.vllm_xargs or None,
         bad_words=tuple(request.bad_words),
     )
-    check_token_ids(params, max_token_id=MAX_TOKEN_ID if max_token_id is None else max_token_id)
+    check_token_ids(params, max_token_id=max_token_id)
     return params
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 from foreword.errors import ForewordError
 from foreword.service.answers import (
@@ -24,19 +26,29 @@ from foreword.service.answers import (
 )
 from foreword.service.bodies import BodyRefused, ClientLeft, Head, read_body, read_head
 from foreword.service.logs import log
+from foreword.service.media_step import fetch_media
 from foreword.service.state import ServiceState
 from foreword.service.work import Work
 
-Call = Callable[[bytes, str], Answer]
+T = TypeVar("T")
+Call = Callable[..., Answer]
 
 
 class HotRoute:
     """One path: reads the body, has the work done, answers."""
 
-    def __init__(self, path: str, state: ServiceState, choose: Callable[[Work], Call]) -> None:
+    def __init__(
+        self,
+        path: str,
+        state: ServiceState,
+        choose: Callable[[Work], Call],
+        *,
+        takes_media: bool = False,
+    ) -> None:
         self.path = path
         self._state = state
         self._choose = choose
+        self._takes_media = takes_media
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -77,9 +89,15 @@ class HotRoute:
             if settings.log_prompts:
                 log(logging.DEBUG, "request", route=self.path, body=body.decode("utf-8", "replace"))
             work = self._choose(state.work())
+            if self._takes_media and state.fetcher is not None:
+                fetching = fetch_media(state.fetcher, state.executor, state.work(), body)
+                fetched = await _while_wanted(receive, fetching)
+                work = partial(work, fetched=fetched) if fetched else work
             if len(body) <= settings.inline_max_size:
                 return await state.executor.run(work, body, head.request_id, size_hint=len(body))
-            return await self._run_while_wanted(receive, work, body, head.request_id)
+            # Stopped when the client leaves first.
+            running = state.executor.run(work, body, head.request_id)
+            return await _while_wanted(receive, running)
         except BodyRefused as refused:
             if refused.answer.status == 408:
                 state.metrics.deadline_hit("body")
@@ -91,19 +109,18 @@ class HotRoute:
         except Exception as error:
             return unexpected(error, with_message=settings.log_prompts)
 
-    async def _run_while_wanted(
-        self, receive: Receive, work: Call, body: bytes, request_id: str
-    ) -> Answer:
-        """Run the work in a thread; stop it when the client leaves first."""
-        running = asyncio.ensure_future(self._state.executor.run(work, body, request_id))
-        leaving = asyncio.ensure_future(receive())
-        try:
-            await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                raise ClientLeft
-            return running.result()
-        finally:
-            leaving.cancel()
-            if not running.done():
-                running.cancel()
-            del running  # it holds the error, which holds this frame
+
+async def _while_wanted(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work; cancel it when the client leaves first."""
+    running = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientLeft
+        return running.result()
+    finally:
+        leaving.cancel()
+        if not running.done():
+            running.cancel()
+        del running  # it holds the error, which holds this frame

@@ -45,7 +45,12 @@ class Service:
         self._hot: dict[str, HotRoute | GenerateRoute] = {
             route.path: route
             for route in (
-                HotRoute("/v1/chat/completions/render", state, lambda work: work.chat),
+                HotRoute(
+                    "/v1/chat/completions/render",
+                    state,
+                    lambda work: work.chat,
+                    takes_media=True,
+                ),
                 HotRoute("/v1/completions/render", state, lambda work: work.completion),
                 HotRoute("/tokenize", state, lambda work: work.tokenize),
                 HotRoute("/detokenize", state, lambda work: work.detokenize),

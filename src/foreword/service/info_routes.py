@@ -30,6 +30,8 @@ NOT_YET = (
 )
 """Routes of `vllm launch render` that this service does not have."""
 
+NEED_ENGINE = ("/v1/chat/completions", "/v1/completions")
+
 _PRIVATE_KEYS = frozenset({"vocab_file", "merges_file", "tokenizer_file", "name_or_path"})
 
 
@@ -45,10 +47,14 @@ def info_routes(state: ServiceState) -> list[Route]:
     if state.settings.tokenizer_info:
         made.append(_get("/tokenizer_info", lambda request: _tokenizer_info(state, request)))
     if state.settings.docs:
-        page = docs_page(openapi())
-        made.append(_get("/openapi.json", lambda request: json_answer(openapi())))
+        description = openapi(has_engine=state.engine is not None)
+        page = docs_page(description)
+        made.append(_get("/openapi.json", lambda request: json_answer(description)))
         made.append(Route("/docs", lambda request: HTMLResponse(page), methods=["GET"]))
-    made += [_not_yet(path) for path in NOT_YET]
+    made += [_not_done(path, "is not implemented here") for path in NOT_YET]
+    if state.engine is None:
+        why = "needs an engine: start with --engine-zmq or --engine-url"
+        made += [_not_done(path, why) for path in NEED_ENGINE]
     return made
 
 
@@ -70,9 +76,9 @@ def _get(path: str, answer: Callable[[Request], Answer]) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def _not_yet(path: str) -> Route:
+def _not_done(path: str, why: str) -> Route:
     async def endpoint(request: Request) -> Response:
-        text = f"{path} is not implemented here. The routes there are: /openapi.json."
+        text = f"{path} {why}. The routes there are: /openapi.json."
         return to_response(fault(HTTPStatus.NOT_IMPLEMENTED, text))
 
     return Route(path, endpoint, methods=["POST"])

@@ -18,6 +18,8 @@ from typing import Any
 
 from foreword.errors import InvalidRequest, UnknownModel, UnsupportedFeature
 from foreword.loader import load
+from foreword.media.items import MediaLimits
+from foreword.options import MediaOptions
 from foreword.renderer import Renderer
 from foreword.service.metric_readings import Reading
 from foreword.service.settings import Settings
@@ -137,12 +139,24 @@ def _options(settings: Settings, names: tuple[str, ...]) -> Mapping[str, Any]:
         "memo_bytes": settings.memo_bytes,
         "max_uncut_chars": settings.max_uncut_chars,
         "accelerated": settings.accelerated != "off",
+        "media": _media_options(settings),
         "template_limits": TemplateLimits(
             max_work=settings.max_template_work,
             max_output_chars=settings.max_template_output_chars,
             deadline_seconds=deadline if deadline > 0 else None,
         ),
     }
+
+
+def _media_options(settings: Settings) -> MediaOptions:
+    return MediaOptions(
+        max_items=dict.fromkeys(("image", "audio", "video"), settings.max_media_items),
+        limits=MediaLimits(
+            max_item_bytes=settings.max_media_bytes,
+            max_image_pixels=settings.max_image_pixels,
+            max_audio_seconds=settings.max_audio_seconds,
+        ),
+    )
 
 
 def _places(models: tuple[str, ...]) -> dict[str, str]:

@@ -58,6 +58,22 @@ PATHS = (
     _Path("get", "/metrics", "Counters and histograms in Prometheus' format"),
 )
 
+ANSWERING_PATHS = (
+    _Path(
+        "post",
+        "/v1/chat/completions",
+        "Have the engine answer a chat, whole or as a stream",
+        ChatCompletionRequest,
+    ),
+    _Path(
+        "post",
+        "/v1/completions",
+        "Have the engine continue one or more prompts, whole or as a stream",
+        CompletionRequest,
+    ),
+)
+"""Routes there are with an engine only."""
+
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
 _ANSWERS: dict[str, Any] = {
     "GenerateRequest": {
@@ -112,14 +128,14 @@ _ANSWERS: dict[str, Any] = {
 
 
 @cache
-def openapi() -> dict[str, Any]:
+def openapi(*, has_engine: bool = False) -> dict[str, Any]:
     """Return the service's OpenAPI 3.1 description."""
     structs = [one.body for one in PATHS if one.body] + [DetokenizeResponse]
     _, components = msgspec.json.schema_components(
         structs, ref_template="#/components/schemas/{name}"
     )
     paths: dict[str, Any] = {}
-    for one in PATHS:
+    for one in (*PATHS, *(ANSWERING_PATHS if has_engine else ())):
         paths.setdefault(one.path, {})[one.method] = _operation(one)
     return {
         "openapi": "3.1.0",

@@ -16,6 +16,7 @@ from foreword.service.engine_stream import EngineClient, engine_readings
 from foreword.service.executor import Executor
 from foreword.service.generation import Generations
 from foreword.service.logs import log
+from foreword.service.media_step import make_fetcher
 from foreword.service.metric_readings import Reading
 from foreword.service.metrics import Metrics, make_metrics
 from foreword.service.models import ServedModels, load_models, memo_readings
@@ -42,6 +43,7 @@ class ServiceState:
         self.metrics: Metrics = make_metrics(settings.metrics)
         self.tracing: Tracing = make_tracing(settings.tracing)
         self.executor = Executor(settings, self.metrics)
+        self.fetcher = make_fetcher(settings)
         self.engine = engine or make_engine_client(settings)
         self.is_draining = False
         self.num_in_flight = 0

@@ -22,6 +22,8 @@ from foreword.protocols.tokenize import DetokenizeRequest, TokenizeRequest
 from foreword.service.answers import Answer, Header
 from foreword.service.limits import check_chat, check_ids, check_prompts, check_text
 from foreword.service.logs import log
+from foreword.service.media_fetch import ResolvedMedia
+from foreword.service.media_step import make_items
 from foreword.service.metrics import Metrics
 from foreword.service.models import ServedModel, ServedModels
 from foreword.service.settings import Settings
@@ -29,7 +31,7 @@ from foreword.service.token_json import TokenIdsWriter
 from foreword.service.tracing import Tracing
 from foreword.stopping import check_stop
 from foreword.trace import Trace
-from foreword.types import EngineInput
+from foreword.types import EngineInput, MediaReference
 
 T = TypeVar("T")
 
@@ -56,14 +58,21 @@ class Work:
         self._tracing = tracing
         self._ids = TokenIdsWriter()
 
-    def chat(self, body: bytes, request_id: str) -> Answer:
+    def collect_media(self, body: bytes) -> tuple[MediaReference, ...]:
+        """Return what media a chat points to."""
+        request = self._decode(body, ChatCompletionRequest)
+        check_chat(request.messages, request.tools, self._settings, len(body))
+        return self._models.find(request.model).renderer.collect_media(request)
+
+    def chat(self, body: bytes, request_id: str, fetched: Sequence[ResolvedMedia] = ()) -> Answer:
         """Answer /v1/chat/completions/render."""
         started = time.perf_counter()
         request = self._decode(body, ChatCompletionRequest)
         check_chat(request.messages, request.tools, self._settings, len(body))
         model = self._models.find(request.model)
         parsed = time.perf_counter()
-        line = model.renderer.chat_line(request)
+        media = make_items(fetched, model.renderer, namespace=request.cache_salt or "")
+        line = model.renderer.chat_line(request, media=media)
         check_stop()
         rendered = time.perf_counter()
         request_id = request_id or request.request_id or make_request_id()

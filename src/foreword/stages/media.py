@@ -169,6 +169,20 @@ def expand(
     )
 
 
+def placeholder_offsets(tokens: TokenSequence, rendered: RenderedText | None) -> Offsets | None:
+    """Return offsets for people: an item's tokens have the characters of its placeholder."""
+    offsets = tokens.offsets
+    if offsets is None or rendered is None or not tokens.spans:
+        return offsets
+    slots = {slot.index: slot for slot in rendered.slots}
+    starts, stops = offsets.starts[:], offsets.stops[:]
+    for span in tokens.spans:
+        slot, num_tokens = slots[span.index], span.stop - span.start
+        starts[span.start : span.stop] = make_token_ids((slot.start,)) * num_tokens
+        stops[span.start : span.stop] = make_token_ids((slot.stop,)) * num_tokens
+    return Offsets(starts=starts, stops=stops)
+
+
 def _check_places(tokens: TokenSequence, ordered: Sequence[ExpandedItem]) -> None:
     if not tokens.is_complete:
         raise _stopped_early()

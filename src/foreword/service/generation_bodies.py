@@ -1,0 +1,144 @@
+"""A generation's state enters; the JSON that OpenAI-style clients read leaves: whole, or in chunks.
+
+Rules of this file: fields and their places are vLLM 0.33's. Token ids are told where
+`return_token_ids` asks for them, and are exactly the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from foreword.errors import ForewordError
+from foreword.protocols.error_body import error_body
+from foreword.service.generation import Choice, ChoiceDelta, Generation
+
+DONE = b"data: [DONE]\n\n"
+
+
+class WholeAnswer:
+    """Collects the deltas of one answer."""
+
+    def __init__(self, choice: Choice) -> None:
+        self.choice = choice
+        self.parts: list[str] = []
+        self.token_ids: list[int] = []
+        self.finish_reason: str | None = None
+        self.stop_reason: int | str | None = None
+
+    def add(self, delta: ChoiceDelta) -> None:
+        """Append what an update added."""
+        self.parts.append(delta.text)
+        self.token_ids += delta.token_ids
+        self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
+
+
+def whole_body(generation: Generation, answers: Sequence[WholeAnswer]) -> bytes:
+    """Return the body of an answer that is not streamed."""
+    body = _head(generation, "chat.completion" if generation.is_chat else "text_completion")
+    body["choices"] = [_whole_choice(generation, answer) for answer in answers]
+    body["usage"] = generation.usage()
+    if generation.is_chat:
+        body["prompt_token_ids"] = _prompt_ids(generation, answers[0].choice)
+    return msgspec.json.encode(body)
+
+
+def first_chunk(generation: Generation, choice: Choice) -> bytes | None:
+    """Return the chunk that opens one answer: a chat's role, a completion's prompt, or nothing."""
+    if generation.is_chat:
+        made = {"index": choice.index, "delta": {"role": "assistant", "content": ""}}
+        chunk = _chunk(generation, made)
+        chunk["prompt_token_ids"] = _prompt_ids(generation, choice)
+        return event(chunk)
+    prompt_ids = _prompt_ids(generation, choice)
+    if prompt_ids is None and not choice.prompt_text:
+        return None
+    opening = {"index": choice.index, "text": choice.prompt_text, "prompt_token_ids": prompt_ids}
+    return event(_chunk(generation, {**opening, "finish_reason": None}))
+
+
+def delta_chunk(generation: Generation, choice: Choice, delta: ChoiceDelta) -> bytes | None:
+    """Return the chunk of an update; None when it has nothing to say yet."""
+    wants_ids = bool(generation.request.return_token_ids)
+    if not delta.text and delta.finish_reason is None and not (wants_ids and delta.token_ids):
+        return None
+    made: dict[str, Any] = {"index": choice.index}
+    if generation.is_chat:
+        made["delta"] = {"content": delta.text} if delta.text else {}
+    else:
+        made["text"] = delta.text
+    made |= {"finish_reason": delta.finish_reason, "stop_reason": delta.stop_reason}
+    made["token_ids"] = list(delta.token_ids) if wants_ids else None
+    chunk = _chunk(generation, made)
+    options = generation.request.stream_options
+    if options is not None and options.continuous_usage_stats:
+        chunk["usage"] = generation.usage()
+    return event(chunk)
+
+
+def last_chunks(generation: Generation) -> bytes:
+    """Return what ends a stream: the usage, where it was asked for, and the end's mark."""
+    options = generation.request.stream_options
+    if options is None or not options.include_usage:
+        return DONE
+    chunk = {**_head(generation, _chunk_kind(generation)), "choices": []}
+    return event({**chunk, "usage": generation.usage()}) + DONE
+
+
+def error_chunk(error: ForewordError) -> bytes:
+    """Return what ends a stream that failed."""
+    return event(error_body(error)) + DONE
+
+
+def event(value: Any) -> bytes:
+    """Return a value as one server-sent event."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def _head(generation: Generation, kind: str) -> dict[str, Any]:
+    return {
+        "id": generation.response_id,
+        "object": kind,
+        "created": generation.created,
+        "model": generation.model,
+    }
+
+
+def _chunk(generation: Generation, choice: dict[str, Any]) -> dict[str, Any]:
+    choice.setdefault("finish_reason", None)
+    choice.setdefault("logprobs", None)
+    return {**_head(generation, _chunk_kind(generation)), "choices": [choice]}
+
+
+def _chunk_kind(generation: Generation) -> str:
+    return "chat.completion.chunk" if generation.is_chat else "text_completion"
+
+
+def _whole_choice(generation: Generation, answer: WholeAnswer) -> dict[str, Any]:
+    choice, text = answer.choice, "".join(answer.parts)
+    made: dict[str, Any] = {"index": choice.index}
+    if generation.is_chat:
+        made["message"] = {"role": "assistant", "content": text}
+    else:
+        made["text"] = choice.prompt_text + text
+        made["prompt_token_ids"] = _prompt_ids(generation, choice)
+    made |= {
+        "logprobs": None,
+        "finish_reason": answer.finish_reason,
+        "stop_reason": answer.stop_reason,
+        "token_ids": answer.token_ids if generation.request.return_token_ids else None,
+    }
+    return made
+
+
+def _prompt_ids(generation: Generation, choice: Choice) -> list[int] | None:
+    if not generation.request.return_token_ids:
+        return None
+    return choice.engine_request.engine_input.token_ids.tolist()
+
+
+def joined(chunks: Iterable[bytes | None]) -> bytes:
+    """Return the chunks that say something, as one."""
+    return b"".join(chunk for chunk in chunks if chunk is not None)

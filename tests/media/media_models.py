@@ -1,0 +1,180 @@
+"""Small vision models of three families, pictures for them, and a slow reference for their ids.
+
+The reference writes the prompt down by hand and encodes it piece by piece with
+`tokenizers.Tokenizer`; of the package it uses only the counts, which have tests of their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+import foreword
+from foreword.options import MediaOptions
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}"
+    "{% else %}{% for p in m.content %}{% if p.type == 'image' %}"
+    "<|vision_start|><|image_pad|><|vision_end|>{% elif p.text is defined %}{{ p.text }}"
+    "{% endif %}{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+GEMMA = (
+    "{{ bos_token }}{% for m in messages %}<start_of_turn>{{ m.role }}\n{% if m.content is string"
+    " %}{{ m.content | trim }}{% else %}{% for p in m.content %}{% if p.type == 'image' %}"
+    "<start_of_image>{% elif p.type == 'text' %}{{ p.text | trim }}{% endif %}{% endfor %}"
+    "{% endif %}<end_of_turn>\n{% endfor %}"
+)
+# As Mistral-Small-3.2 has it: of two parts, the text goes where sorting puts it.
+MISTRAL = (
+    "{{ bos_token }}{% for m in messages %}[INST]{% if m.content is string %}{{ m.content }}"
+    "{% else %}{% if m.content | length == 2 %}{% set parts = m.content | sort(attribute='type') %}"
+    "{% else %}{% set parts = m.content %}{% endif %}{% for p in parts %}{% if p.type == 'text' %}"
+    "{{ p.text }}{% elif p.type in ['image', 'image_url'] %}[IMG]{% endif %}{% endfor %}{% endif %}"
+    "[/INST]{% endfor %}"
+)
+
+QWEN_TOKENS = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>",
+    "<|image_pad|>", "<|video_pad|>",
+)  # fmt: skip
+GEMMA_TOKENS = (
+    "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<start_of_image>", "<end_of_image>",
+    "<image_soft_token>", "\n", "\n\n", "\n\n\n", "\n\n\n\n",
+)  # fmt: skip
+MISTRAL_TOKENS = ("<s>", "</s>", "[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]")
+
+QWEN_FILES: dict[str, Any] = {
+    "config.json": {"model_type": "qwen3_vl", "max_position_embeddings": 100_000},
+    "preprocessor_config.json": {
+        "size": {"shortest_edge": 1024, "longest_edge": 65536},
+        "patch_size": 16,
+        "merge_size": 2,
+        "temporal_patch_size": 2,
+        "image_processor_type": "Qwen2VLImageProcessorFast",
+        "processor_class": "Qwen3VLProcessor",
+    },
+}
+GEMMA_FILES: dict[str, Any] = {
+    "config.json": {
+        "model_type": "gemma3",
+        "max_position_embeddings": 100_000,
+        "text_config": {"max_position_embeddings": 100_000},
+    },
+    "preprocessor_config.json": {"image_processor_type": "Gemma3ImageProcessor"},
+    "processor_config.json": {"image_seq_length": 5, "processor_class": "Gemma3Processor"},
+}
+MISTRAL_FILES: dict[str, Any] = {
+    "config.json": {"model_type": "mistral3", "max_position_embeddings": 100_000},
+    "preprocessor_config.json": {
+        "patch_size": 14,
+        "size": {"longest_edge": 1540},
+        "image_processor_type": "PixtralImageProcessorFast",
+        "processor_class": "PixtralProcessor",
+    },
+    "processor_config.json": {
+        "patch_size": 14,
+        "spatial_merge_size": 2,
+        "image_token": "[IMG]",
+        "image_break_token": "[IMG_BREAK]",
+        "image_end_token": "[IMG_END]",
+        "processor_class": "PixtralProcessor",
+    },
+}
+
+
+def byte_level(tokens: Sequence[str]) -> Tokenizer:
+    """Return a tokenizer of bytes and a few pairs, with added tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {letter: place for place, letter in enumerate(alphabet)}
+    merges = [("t", "h"), ("th", "e"), ("<", "|"), ("a", "g"), ("Ċ", "Ċ"), ("o", "f")]
+    for left, right in merges:
+        vocabulary[left + right] = len(vocabulary)
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([AddedToken(token, normalized=False) for token in tokens])
+    return made
+
+
+def gemma_like(tokens: Sequence[str]) -> Tokenizer:
+    """Return a tokenizer of characters that writes spaces as Gemma does, its newlines tokens."""
+    letters = [chr(number) for number in range(33, 127)] + ["▁", "é"]
+    vocabulary = {letter: place for place, letter in enumerate([*letters, "<unk>"])}
+    merges = [("t", "h"), ("th", "e"), ("▁", "a"), ("o", "f")]
+    for left, right in merges:
+        vocabulary[left + right] = len(vocabulary)
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>"))
+    made.normalizer = normalizers.Replace(" ", "▁")
+    made.add_tokens([AddedToken(token, normalized=False) for token in tokens])
+    return made
+
+
+def write_model(
+    folder: Path,
+    files: dict[str, Any],
+    tokenizer: Tokenizer | bytes,
+    template: str,
+    *,
+    options: MediaOptions | None = None,
+    **load: Any,
+) -> foreword.Renderer:
+    """Write a model's files and load it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = tokenizer if isinstance(tokenizer, bytes) else tokenizer.to_str().encode()
+    (folder / "tokenizer.json").write_bytes(data)
+    names = {"<bos>": "bos_token", "<s>": "bos_token"}
+    roles = {role: token for token, role in names.items() if f'"{token}"'.encode() in data}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template, **roles}))
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    return foreword.load(str(folder), media=options or MediaOptions(), **load)
+
+
+def png(width: int, height: int) -> bytes:
+    """Return a PNG that declares a size, and has no pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + check
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+
+
+def picture(width: int, height: int, **more: Any) -> dict[str, Any]:
+    """Return an OpenAI part that shows a picture of that size."""
+    data = base64.b64encode(png(width, height)).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}, **more}
+
+
+def words(text: str) -> dict[str, Any]:
+    """Return an OpenAI text part."""
+    return {"type": "text", "text": text}
+
+
+def encode_apart(tokenizer: Tokenizer, text: str, reserved: Sequence[str]) -> list[int]:
+    """Return a text's ids where what spells a reserved token is text, encoded by itself."""
+    for word in reserved:
+        before, found, after = text.partition(word)
+        if found:
+            twin = Tokenizer(tokenizer.model)
+            if tokenizer.normalizer is not None:
+                twin.normalizer = tokenizer.normalizer
+            if tokenizer.pre_tokenizer is not None:
+                twin.pre_tokenizer = tokenizer.pre_tokenizer
+            return [
+                *encode_apart(tokenizer, before, reserved),
+                *twin.encode(found, add_special_tokens=False).ids,
+                *encode_apart(tokenizer, after, reserved),
+            ]
+    return list(tokenizer.encode(text, add_special_tokens=False).ids) if text else []
