@@ -209,12 +209,17 @@ def test_altered_configurations_agree_with_transformers(variant: Any, tmp_path: 
 def test_the_table_of_classes_is_transformers_own() -> None:
     from transformers.models.auto import tokenization_auto as auto
 
+    # Where mistral-common is installed, transformers names its wrapper for these types instead;
+    # it reads no tokenizer.json, so it has no part in this comparison.
     theirs = {
         model_type: name.removesuffix("Fast")
         for model_type, name in auto.TOKENIZER_MAPPING_NAMES.items()
-        if name
+        if name and name != "MistralCommonBackend"
     }
-    assert theirs == class_table.CLASS_BY_MODEL_TYPE
+    ours = class_table.CLASS_BY_MODEL_TYPE
+    wrapped = {one for one, name in auto.TOKENIZER_MAPPING_NAMES.items() if name not in (None, "")}
+    wrapped -= theirs.keys()
+    assert theirs == {one: name for one, name in ours.items() if one not in wrapped}
     misdeclared = frozenset(auto.MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS)
     assert misdeclared == class_table.MISDECLARED_IN_TRANSFORMERS
 
