@@ -323,7 +323,10 @@ async def load_and_stop(url: str, process: subprocess.Popen[bytes]) -> tuple[lis
 def test_workers_answer_with_the_sum_of_their_metrics() -> None:
     with a_process(workers=2) as (process, url):
         until(lambda: len(child_pids(process.pid)) == 2)
+        until(lambda: "foreword_ready 2" in httpx.get(f"{url}/metrics").text)  # 503 until then
         children = child_pids(process.pid)
+        # A worker that still loads would answer some of them 503.
+        until(lambda: "foreword_ready 2" in httpx.get(f"{url}/metrics").text)
         for _ in range(40):
             httpx.post(f"{url}{CHAT}", content=SMALL, headers=JSON)
         line = f'foreword_answers_total{{route="{CHAT}",status="200"}} 40'
