@@ -44,6 +44,7 @@ from foreword.stages.tokenization import tokenize_ids, tokenize_text
 from foreword.templating import CompiledTemplate, compile_template
 from foreword.trace import Kind, Trace
 from foreword.types import (
+    ChatTokenizer,
     Conversation,
     EngineInput,
     MediaReference,
@@ -105,7 +106,7 @@ class Renderer:
             chat = request
         else:
             chat = self.decode(request, ChatCompletionRequest)
-        if self.chat_format is not None or not self.assets.chat_templates:
+        if self.chat_format is not None or isinstance(self.tokenizer, ChatTokenizer):
             return ()
         chat_params = self.chat_params(chat)
         template = self.template_for(chat_params.chat_template, has_tools=bool(self.tools_of(chat)))

@@ -11,7 +11,10 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -178,3 +181,158 @@ def encode_apart(tokenizer: Tokenizer, text: str, reserved: Sequence[str]) -> li
                 *encode_apart(tokenizer, after, reserved),
             ]
     return list(tokenizer.encode(text, add_special_tokens=False).ids) if text else []
+
+
+# ---------------------------------------------------------------------------------------------
+# The three kinds, and what is expected of them.
+
+STAND_IN = "\uf8ff"
+"""Stands for a typed placeholder while the reference expands the items' own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """A model, and what the reference knows of it."""
+
+    files: dict[str, Any]
+    template: str
+    tokens: tuple[str, ...]
+    placeholder: str
+    reserved: tuple[str, ...]
+    sizes: dict[tuple[int, int], str]
+    """What an image of a size expands to, written by hand."""
+
+    def tokenizer(self) -> Tokenizer:
+        return gemma_like(self.tokens) if self.template is GEMMA else byte_level(self.tokens)
+
+
+def _mistral(rows: int, columns: int) -> str:
+    return "[IMG_BREAK]".join(["[IMG]" * columns] * rows) + "[IMG_END]"
+
+
+_GEMMA_ITEM = f"\n\n<start_of_image>{'<image_soft_token>' * 5}<end_of_image>\n\n"
+KINDS = {
+    "qwen": Kind(
+        files=QWEN_FILES,
+        template=CHATML,
+        tokens=QWEN_TOKENS,
+        placeholder="<|image_pad|>",
+        reserved=("<|image_pad|>", "<|video_pad|>"),
+        sizes={
+            (32, 32): "<|image_pad|>",
+            (64, 128): "<|image_pad|>" * 8,
+            (84, 84): "<|image_pad|>" * 9,
+        },
+    ),
+    "gemma": Kind(
+        files=GEMMA_FILES,
+        template=GEMMA,
+        tokens=GEMMA_TOKENS,
+        placeholder="<start_of_image>",
+        reserved=("<start_of_image>", "<image_soft_token>"),
+        sizes=dict.fromkeys([(32, 32), (64, 128), (84, 84)], _GEMMA_ITEM),
+    ),
+    "mistral": Kind(
+        files=MISTRAL_FILES,
+        template=MISTRAL,
+        tokens=MISTRAL_TOKENS,
+        placeholder="[IMG]",
+        reserved=("[IMG]",),
+        sizes={
+            (32, 32): _mistral(2, 2),
+            (64, 128): _mistral(5, 3),
+            (84, 84): _mistral(3, 3),
+        },
+    ),
+}
+SIZES = [(32, 32), (64, 128), (84, 84)]
+
+
+@cache
+def model(name: str, **options: Any) -> foreword.Renderer:
+    kind = KINDS[name]
+    return write_model(
+        Path(mkdtemp()),
+        kind.files,
+        kind.tokenizer(),
+        kind.template,
+        options=MediaOptions(**options),
+    )
+
+
+def shown(kind: Kind, messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[int, int]]]:
+    """Write down what the template prints, typed placeholders as stand-ins, and the sizes."""
+    sizes: list[tuple[int, int]] = []
+    turns: list[str] = []
+    for message in messages:
+        pieces: list[str] = []
+        for part in message["content"]:
+            if isinstance(part, tuple):
+                sizes.append(part)
+                pieces.append(kind.placeholder)
+            else:
+                typed = part.strip() if kind.template is GEMMA else part
+                for number, word in enumerate(kind.reserved):
+                    typed = typed.replace(word, f"{STAND_IN}{number}")
+                pieces.append(typed)
+        if kind.template is MISTRAL:
+            images = [piece for piece in pieces if piece == kind.placeholder]
+            said = [piece for piece in pieces if piece and piece != kind.placeholder]
+            turns.append("[INST]" + "\n".join([*images, *said]) + "[/INST]")
+        elif kind.template is GEMMA:
+            turns.append(f"<start_of_turn>user\n{''.join(pieces)}<end_of_turn>\n")
+        else:
+            wrapped = [
+                f"<|vision_start|>{piece}<|vision_end|>" if piece == kind.placeholder else piece
+                for piece in pieces
+            ]
+            turns.append(f"<|im_start|>user\n{''.join(wrapped)}<|im_end|>\n")
+    begin = {GEMMA: "<bos>", MISTRAL: "<s>", CHATML: ""}[kind.template]
+    return begin + "".join(turns), sizes
+
+
+def expected_ids(kind: Kind, messages: Sequence[dict[str, Any]]) -> list[int]:
+    text, sizes = shown(kind, messages)
+    first, *rest = text.split(kind.placeholder)
+    items = [kind.sizes[size] for size in sizes]
+    assert len(items) == len(rest)
+    whole = first + "".join(item + piece for item, piece in zip(items, rest, strict=True))
+    tokenizer = kind.tokenizer()
+    ids: list[int] = []
+    pieces = whole.split(STAND_IN)
+    for place, piece in enumerate(pieces):
+        if place:
+            word = kind.reserved[int(piece[0])]
+            ids += encode_apart(tokenizer, word, kind.reserved)
+            piece = piece[1:]
+        ids += encode_apart(tokenizer, piece, ())
+    return ids
+
+
+def body(messages: Sequence[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    sent = [
+        {
+            "role": "user",
+            "content": [
+                picture(*part) if isinstance(part, tuple) else words(part)
+                for part in message["content"]
+            ],
+        }
+        for message in messages
+    ]
+    return {"messages": sent, "add_generation_prompt": False, **fields}
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"content": list(parts)}
+
+
+def check_spans(name: str, ids: Sequence[int], spans: Any, num_items: int) -> None:
+    """Every item has a span of its own, and nothing of it stands elsewhere."""
+    tokenizer = KINDS[name].tokenizer()
+    assert [span.index for span in spans] == list(range(num_items))
+    inside = {place for span in spans for place in range(span.start, span.stop)}
+    assert len(inside) == sum(span.stop - span.start for span in spans)
+    for word in KINDS[name].reserved:
+        token_id = tokenizer.token_to_id(word)
+        assert all(place in inside for place, one in enumerate(ids) if one == token_id)

@@ -54,7 +54,7 @@ async def _a_data_url(ask: Ask) -> None:
     for settings in ({}, {"inline_max_size": 0}):
         status, answer = await ask(url, **settings)
         assert status == 200
-        assert places(answer) == [{"offset": 6, "length": 9}]
+        assert places(answer) == [{"offset": 7, "length": 9}]
 
 
 def test_a_file_below_the_folder(ask: Ask, tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ async def _a_file_below_the_folder(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png(64, 128))
     url = f"file://{tmp_path}/a.png"
     status, answer = await ask(url)
-    assert (status, answer["error"]["code"]) == (400, "unsupported_feature")
+    assert (status, answer["error"]["param"]) == (400, "messages[0].content[0]")
     for settings in ({}, {"inline_max_size": 0}):
         status, answer = await ask(url, media_folder=str(tmp_path), **settings)
         assert status == 200
-        assert places(answer) == [{"offset": 6, "length": 8}]
+        assert places(answer) == [{"offset": 7, "length": 8}]
 
 
 def test_a_host_that_was_opened(ask: Ask) -> None:
@@ -96,7 +96,7 @@ async def _a_host_that_was_opened(ask: Ask) -> None:
         opened = (f"127.0.0.1:{port}",)
         status, answer = await ask(url, media_fetch=True, media_private_hosts=opened)
     assert status == 200
-    assert places(answer) == [{"offset": 6, "length": 8}]
+    assert places(answer) == [{"offset": 7, "length": 8}]
 
 
 def test_what_cannot_be_fetched_is_told_apart(ask: Ask, tmp_path: Path) -> None:

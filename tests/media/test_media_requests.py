@@ -1,0 +1,244 @@
+"""What a request's media may be, and what an engine is told of them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from media_models import (
+    CHATML,
+    KINDS,
+    QWEN_FILES,
+    QWEN_TOKENS,
+    body,
+    byte_level,
+    expected_ids,
+    model,
+    picture,
+    png,
+    user,
+    words,
+    write_model,
+)
+
+import foreword
+from foreword.errors import InvalidRequest, MediaUnavailable, UnsupportedFeature
+from foreword.media.hashing import content_hash
+from foreword.media.items import MediaItem
+from foreword.options import MediaOptions
+
+# ---------------------------------------------------------------------------------------------
+# What is refused.
+
+
+def refused(renderer: foreword.Renderer, part: Any, **given: Any) -> Any:
+    with pytest.raises(foreword.errors.RequestError) as refusal:
+        renderer.render_chat(
+            {"messages": [{"role": "user", "content": [words("a"), part]}]}, **given
+        )
+    assert refusal.value.param == "messages[0].content[1]" or given
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+         UnsupportedFeature),
+        ({"type": "image_url", "image_url": "file:///etc/hostname"}, UnsupportedFeature),
+        ({"type": "image_url", "image_url": {"url": "data:image/png,abc"}}, UnsupportedFeature),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AB C"}},
+         MediaUnavailable),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+         MediaUnavailable),
+        ({"type": "image_url", "image_url": None, "uuid": "known"}, MediaUnavailable),
+        ({"type": "image_url", "image_url": None}, InvalidRequest),
+        ({"type": "image_embeds", "image_embeds": "AAAA"}, UnsupportedFeature),
+        ({"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+         UnsupportedFeature),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_counted_is_refused(part: Any, kind: type[Exception]) -> None:
+    assert type(refused(model("qwen"), part)) is kind
+
+
+def test_a_model_of_text_says_why_it_takes_no_media(tmp_path: Path) -> None:
+    files = {"config.json": {"model_type": "qwen3", "max_position_embeddings": 1000}}
+    renderer = write_model(tmp_path, files, byte_level(QWEN_TOKENS), CHATML)
+    renderer.render_chat(body([user("text is fine")]))
+    assert "the model type qwen3" in refused(renderer, picture(32, 32)).message
+
+
+def test_an_unknown_key_refuses_media_and_nothing_else(tmp_path: Path) -> None:
+    processor = {**QWEN_FILES["preprocessor_config.json"], "novel_rule": 7}
+    files = {**QWEN_FILES, "preprocessor_config.json": processor}
+    renderer = write_model(tmp_path / "a", files, byte_level(QWEN_TOKENS), CHATML)
+    renderer.render_chat(body([user("text is fine")]))
+    assert "novel_rule" in refused(renderer, picture(32, 32)).message
+    tolerant = write_model(
+        tmp_path / "b", files, byte_level(QWEN_TOKENS), CHATML,
+        options=MediaOptions(tolerated_keys=("novel_rule",)),
+    )  # fmt: skip
+    assert len(tolerant.render_chat(body([user((32, 32))])).engine_input.media_features) == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (CHATML.replace("'image'", "'picture'"), "0 places for image input"),
+        (CHATML.replace("<|im_start|>", "<|image_pad|><|im_start|>", 1), "2 places"),
+        (CHATML.replace("{{ p.text }}", "{{ p.text }}{{ '<|image_pad|>' | length }}"),
+         "prints something else"),
+        (CHATML.replace("<|image_pad|>", "{{ '<|image' ~ '_pad|>' }}"), "0 places"),
+    ],
+)  # fmt: skip
+def test_a_template_that_cannot_be_followed_is_refused(
+    template: str, says: str, tmp_path: Path
+) -> None:
+    renderer = write_model(tmp_path, QWEN_FILES, byte_level(QWEN_TOKENS), template)
+    with pytest.raises(foreword.errors.RequestError, match=says):
+        renderer.render_chat(body([user("a", (32, 32))]))
+
+
+def test_a_placeholder_that_a_variable_prints_is_found(tmp_path: Path) -> None:
+    template = CHATML.replace("<|image_pad|>", "{{ image_token }}")
+    write_model(tmp_path, QWEN_FILES, byte_level(QWEN_TOKENS), template)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    extra = {"extra_special_tokens": {"image_token": "<|image_pad|>"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, **extra}))
+    messages = [user("a", (84, 84))]
+    result = foreword.load(str(tmp_path)).render_chat(body(messages)).engine_input
+    assert result.token_ids.tolist() == expected_ids(KINDS["qwen"], messages)
+
+
+def test_a_typed_placeholder_can_be_refused() -> None:
+    renderer = model("qwen", placeholder_text="refuse")
+    renderer.render_chat(body([user("fine", (32, 32))]))
+    with pytest.raises(InvalidRequest, match="spells a placeholder"):
+        renderer.render_chat(body([user("not <|image_pad|>", (32, 32))]))
+
+
+def test_a_typed_placeholder_that_the_normalizer_makes_is_refused(tmp_path: Path) -> None:
+    """A text that only becomes the token inside the tokenizer can't be kept apart."""
+    from tokenizers import AddedToken, normalizers
+
+    tokenizer = byte_level(QWEN_TOKENS)
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.add_tokens([AddedToken("<|image_pad|>", normalized=True)])
+    renderer = write_model(tmp_path, QWEN_FILES, tokenizer, CHATML)
+    with pytest.raises(InvalidRequest, match="belongs to no item"):
+        renderer.render_chat(body([user("<|IMAGE_PAD|>", (32, 32))]))
+
+
+# ---------------------------------------------------------------------------------------------
+# Collect, resolve, render.
+
+
+def test_references_are_in_reading_order_and_rendered_with_a_table() -> None:
+    renderer = model("qwen")
+    url = "https://example.com/a.png"
+    chat = {
+        "messages": [
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
+            {"role": "assistant", "content": "I see."},
+            {"role": "user", "content": [words("and"), picture(84, 84, uuid="mine")]},
+        ],
+        "add_generation_prompt": False,
+    }
+    first, second = renderer.collect_media(chat)
+    assert (first.url, first.path, first.index) == (url, "messages[0].content[0]", 0)
+    assert (second.uuid, second.path, second.index) == ("mine", "messages[2].content[1]", 1)
+    items = [
+        MediaItem(modality="image", identity="one", width=64, height=128),
+        MediaItem(modality="image", identity="two", width=84, height=84),
+    ]
+    spans = renderer.render_chat(chat, media=items).engine_input.media_features
+    assert [(span.identity, span.stop - span.start) for span in spans] == [("one", 8), ("two", 9)]
+    with pytest.raises(InvalidRequest, match="2 media items and 1 were given"):
+        renderer.render_chat(chat, media=items[:1])
+
+
+def test_identities() -> None:
+    plain, named = (
+        model("qwen").render_chat({"messages": [{"role": "user", "content": [part]}], **fields})
+        for part, fields in (
+            (picture(84, 84), {}),
+            (picture(84, 84, uuid="mine"), {"cache_salt": "tenant"}),
+        )
+    )
+    (first,), (second,) = plain.engine_input.media_features, named.engine_input.media_features
+    assert first.identity == content_hash(png(84, 84))
+    assert second.identity not in ("mine", first.identity)
+    other = model("qwen").render_chat(
+        {"messages": [{"role": "user", "content": [picture(84, 84, uuid="mine")]}]}
+    )
+    assert other.engine_input.media_features[0].identity != second.identity
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_both_forms_of_an_engines_request(name: str) -> None:
+    renderer, messages = model(name), [user("the", (84, 84), KINDS[name].placeholder, (32, 32))]
+    expanded = renderer.generate_request(body(messages, model="m"))
+    left = renderer.generate_request(body(messages, model="m"), media_as="content_parts")
+    assert not isinstance(expanded, list)
+    assert not isinstance(left, list)
+    spans = renderer.render_chat(body(messages)).engine_input.media_features
+    assert expanded.content_parts is None
+    assert expanded.features == {
+        "mm_hashes": {"image": [span.identity for span in spans]},
+        "mm_placeholders": {
+            "image": [{"offset": one.start, "length": one.stop - one.start} for one in spans]
+        },
+        "kwargs_data": None,
+        "mm_metadata": None,
+    }
+    assert left.features is None
+    assert left.sampling_params == expanded.sampling_params
+    token_id = renderer.tokenizer.token_to_id(KINDS[name].placeholder)
+    assert left.token_ids.count(token_id) == 2
+    assert left.content_parts is not None
+    for part, span, size in zip(left.content_parts, spans, ((84, 84), (32, 32)), strict=True):
+        assert part == {
+            "type": "image_url",
+            "uuid": span.identity,
+            "url": picture(*size)["image_url"]["url"],
+        }
+
+
+def test_a_cut_prompt_is_not_left_to_the_engine() -> None:
+    cut = body([user("the long beginning", (32, 32))], truncate_prompt_tokens=12)
+    assert model("qwen").render_chat(cut).engine_input.num_truncated
+    with pytest.raises(InvalidRequest, match="content_parts"):
+        model("qwen").generate_request(cut, media_as="content_parts")
+
+
+def test_a_routing_view() -> None:
+    from foreword.engines.routing import routing_view
+
+    result = model("mistral").render_chat(body([user("the", (84, 84))])).engine_input
+    view = routing_view(result)
+    (span,), (told,) = result.media_features, view["media"]
+    assert view["token_ids"] == result.token_ids.tolist()
+    assert (told["offset"], told["length"]) == (span.start, span.stop - span.start)
+    assert (told["hash"], told["num_embeds"]) == (span.identity, 9)
+    assert sum(length for length, _ in told["is_embed"]) == told["length"]
+
+
+def test_the_request_is_not_changed_and_the_stations_agree() -> None:
+    renderer, sent = model("mistral"), body([user("the [IMG]", (84, 84))])
+    before = json.dumps(sent)
+    trace = renderer.trace(sent)
+    assert json.dumps(sent) == before
+    assert trace.conversation is not None
+    assert renderer.to_text(trace.conversation, trace.template) == trace.rendered
+    (reference,) = trace.conversation.media
+    assert reference.span is not None
+    assert reference.message == 0
+    content = trace.conversation.messages[0]["content"]
+    assert content[slice(*reference.span)] == "[IMG]"
+    assert content == "[IMG]\nthe [IMG]"
