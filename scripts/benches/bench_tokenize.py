@@ -89,7 +89,7 @@ def measure_cold(folder: Path, options: argparse.Namespace, results: dict[str, A
     """Time every engine in fresh processes, engines in turn within a round."""
     lengths = in_a_process("chars", folder, sizes=options.sizes)["chars"]
     shuffle = random.Random(0).shuffle
-    engines = list(COLD_ENGINES)
+    engines = [name for name in COLD_ENGINES if name in options.engines]
     for size, num_chars in zip(options.sizes, lengths, strict=True):
         say(f"{folder.name}: cold, {size} tokens")
         times: dict[str, list[float]] = defaultdict(list)
@@ -201,6 +201,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", metavar="FOLDER")
     parser.add_argument("--sizes", nargs="+", type=int, metavar="TOKENS")
     parser.add_argument("--scenarios", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES, help="cold only")
     parser.add_argument("--rounds", type=int, help="fresh processes of each engine and size")
     parser.add_argument("--steps", type=int, help="timed prompts of each warm scenario")
     parser.add_argument("--prompts", type=int, help="distinct prompts of the memory check")
@@ -210,6 +211,7 @@ def parse() -> argparse.Namespace:
     options = parser.parse_args()
     if not options.task:
         options.models = folders(options.models or (["qwen3"] if options.quick else None))
+    options.engines = [REFERENCE, *options.engines]
     options.sizes = options.sizes or ([200, 8192, 131072] if options.quick else list(SIZES))
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.steps = options.steps or (5 if options.quick else 11)
