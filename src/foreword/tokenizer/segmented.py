@@ -317,8 +317,13 @@ class _Job(NamedTuple):
 
     def _encode_short(self) -> Piece:
         """Encode a text that is one piece, where every step beside the encoding would show."""
-        whole = make_segment(self.tokenizer.rules, self.text, 0, len(self.text))
-        ((token_ids, offsets),) = self._encode((whole,))
+        self.tokenizer.check_uncut(len(self.text))
+        state, key = self.tokenizer.state, (self.scope, self.with_offsets, self.text)
+        (piece,) = state.find_segments((key,))
+        if piece is None:
+            (piece,) = self._encode_texts([self.text])
+            state.remember_segments(((key, piece),))
+        token_ids, offsets = piece
         return Piece(token_ids[:], None if offsets is None else offsets.cut(0, len(token_ids)))
 
     def encode_tail(self, num_tokens: int) -> tuple[Piece, bool]:
@@ -423,15 +428,18 @@ class _Job(NamedTuple):
         wanted = {key: None for key, piece in zip(keys, found, strict=True) if piece is None}
         if not wanted:
             return [piece for piece in found if piece is not None]
-        try:
-            encoded = tokenizer.encode_pieces([key[2] for key in wanted], self.with_offsets)
-        except TypeError:
-            raise not_utf8(self.text) from None
+        encoded = self._encode_texts([key[2] for key in wanted])
         new = dict(zip(wanted, encoded, strict=True))
         tokenizer.state.remember_segments(new.items())
         return [
             new[key] if piece is None else piece for key, piece in zip(keys, found, strict=True)
         ]
+
+    def _encode_texts(self, texts: list[str]) -> list[Piece]:
+        try:
+            return self.tokenizer.encode_pieces(texts, self.with_offsets)
+        except TypeError:
+            raise not_utf8(self.text) from None
 
     def _take(self, known: _Known) -> Piece:
         entry, count = known.entry, known.num_tokens
