@@ -61,7 +61,7 @@ def test_the_first_wrong_sample_ends_its_service(
     tokenizer: Tokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = trusted(tokenizer, lambda text: text == "rare")
-    engine.state.remember_segments([(("", False, "x"), Piece(array("I", [1]), None))])
+    engine.state.remember_segments([(("", False, "x"), Piece(array("I", [1]), None))], epoch=0)
     with caplog.at_level(logging.ERROR):
         assert engine.encode_batch(["rare"]) == reference_of(tokenizer)(["rare"])
     stats = engine.state.stats()

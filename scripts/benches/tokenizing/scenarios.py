@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import importlib
 import random
 import time
 from array import array
@@ -26,6 +25,7 @@ SYSTEM_CHARS = 600
 SWEEP_BYTES = 256 * 2**20
 SCENARIOS = ("repeated", "growing by a turn", "growing message", "40 chats")
 _REFERENCES = (REFERENCE, BATCH_FAST)
+_BLOCK = array("I", bytes(2**20))
 
 
 class Step(NamedTuple):
@@ -52,16 +52,17 @@ def chars_of(markers: Markers, num_tokens: int, encode: Callable[[str], Sequence
 # -- cold ------------------------------------------------------------------------------------------
 
 
-def cold(folder: Path, engine: str, num_chars: int, seed: int) -> dict[str, Any]:
-    """Time one call of a fresh process.
+def cold(
+    folder: Path, engine: str, num_chars: int, seed: int, is_emptied: bool = False
+) -> dict[str, Any]:
+    """Time the first call of a fresh process, after a call with one letter.
 
-    Why the import: the process is the same for all engines, a server's, and only they differ; what
-    else lies in memory is a tenth of a small prompt's time.
+    With `is_emptied` the processor's caches are emptied before it, of what the loading left there.
     """
-    importlib.import_module("foreword.loader")
     prompt = one_prompt(folder, num_chars, seed)
     encode = load_engine(engine, folder, remembers=False).encode
-    _sweep()
+    if is_emptied:
+        _sweep()
     gc.disable()  # one call: whether a collection falls into it is chance
     cpu, started = time.process_time(), time.perf_counter()
     ids = encode(prompt)
@@ -75,10 +76,6 @@ def cold(folder: Path, engine: str, num_chars: int, seed: int) -> dict[str, Any]
 
 
 def _sweep() -> None:
-    """Empty the processor's caches of what the loading left there, more for some than for others.
-
-    Why: a first request does not come right after the load; at 200 tokens it is a third of it all.
-    """
     memory = bytearray(SWEEP_BYTES)
     memory[::64] = bytes(SWEEP_BYTES // 64)
 
@@ -145,6 +142,7 @@ def run(engines: Sequence[Engine], steps: Iterator[Step], *, name: str) -> dict[
                 started = time.perf_counter()
                 answers[engine.name] = engine.encode(step.prompt)
             took[engine.name] = (time.perf_counter() - started) * 1e3
+            _settle()
         if step.is_timed:
             for engine_name, ms in took.items():
                 times[engine_name].append(ms)
@@ -163,6 +161,16 @@ def run(engines: Sequence[Engine], steps: Iterator[Step], *, name: str) -> dict[
         "ratios": ratios,
         "differs": sorted(differs),
     }
+
+
+def _settle() -> None:
+    """Let the heap sort what the last call has freed.
+
+    Why: glibc puts it off until the next large allocations, so that the call after a full encode
+    would pay milliseconds for hundreds of thousands of small pieces that are not its own.
+    """
+    for _ in range(64):
+        _BLOCK[:]
 
 
 def _repeated(markers: Markers, num_chars: int, writer: Writer, num: int) -> Iterator[Step]:

@@ -29,7 +29,14 @@ from foreword.tokenizer.encode import (
 )
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer, not_utf8
 from foreword.tokenizer.literal import LiteralRules, literal_rules
-from foreword.tokenizer.segments import CutRules, previous_cut, previous_token_cut, prove_file
+from foreword.tokenizer.segments import (
+    CutRules,
+    no_cuts,
+    previous_cut,
+    previous_token_cut,
+    prove_file,
+)
+from foreword.tokenizer.self_check import FAILED_SELF_CHECK, passes_self_check
 from foreword.tokenizer.state import (
     DEFAULT_MEMO_BYTES,
     Line,
@@ -38,7 +45,7 @@ from foreword.tokenizer.state import (
     TokenizerState,
 )
 from foreword.tokenizer.trusted import DEFAULT_SHADOW_EVERY, TrustedEngine, admit_fastokens
-from foreword.types import Offsets, Span, TokenIds, TokenizerInfo, TokenSequence, Window
+from foreword.types import Offsets, PairShape, Span, TokenIds, TokenizerInfo, TokenSequence, Window
 
 MIN_PREFIX_CHARS = 2048
 """Shorter texts are one piece; remembering how they grow would cost more than it saves."""
@@ -94,6 +101,10 @@ class SegmentedTokenizer:
             self.fast is not None,
         )
 
+    def pair_shape(self) -> PairShape:
+        """Return the special tokens around and between two texts that are one prompt."""
+        return self.reference.pair_shape()
+
     @classmethod
     def over(
         cls,
@@ -107,7 +118,8 @@ class SegmentedTokenizer:
         """Return a tokenizer that gives the ids of `reference`, cut where its file allows.
 
         With `is_accelerated` a fast engine is used, if there is one and it is admitted;
-        `engine_report` says what became of it.
+        `engine_report` says what became of it. The cuts are tried on a short text before they are
+        used, which also warms what a first request would find cold.
         """
         rules = prove_file(
             reference.file,
@@ -128,7 +140,7 @@ class SegmentedTokenizer:
                     state=state,
                     shadow_every=shadow_every,
                 )
-        return cls(
+        tokenizer = cls(
             reference=reference,
             rules=rules,
             literal=literal_rules(
@@ -142,6 +154,17 @@ class SegmentedTokenizer:
             suffix_ids=probe[len(probe) - info.num_suffix_special :],
             fast=fast,
             engine_report=report,
+        )
+        is_sound = passes_self_check(tokenizer, reference)
+        state.reset()
+        if is_sound:
+            return tokenizer
+        return replace(
+            tokenizer,
+            rules=no_cuts(FAILED_SELF_CHECK),
+            info=replace(info, has_proved_cuts=False),
+            fast=None,
+            engine_report=f"not used: {FAILED_SELF_CHECK}",
         )
 
     @property
@@ -181,17 +204,20 @@ class SegmentedTokenizer:
             return self.reference.encode(
                 text, add_special_tokens=add_special_tokens, with_offsets=True
             )
-        job = _Job(self, text, with_offsets, scope)
-        if window is None:
-            piece, is_complete = job.encode_head(None)
-        elif window.keep == "head":
-            piece, is_complete = job.encode_head(window.num_tokens)
-        else:
-            piece, is_complete = job.encode_tail(window.num_tokens)
+        while True:
+            job = _Job(self, text, with_offsets, scope, self.state.epoch)
+            piece, is_complete = job.encode(window)
+            if job.epoch == self.state.epoch:
+                break
+            # The fast engine was found out meanwhile, and some of these ids may be its own.
         return self._with_special(piece, len(text), is_complete, add_special_tokens)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         return self.reference.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    @property
+    def leading_space_marker(self) -> str | None:
+        return self.reference.leading_space_marker
 
     def id_to_token(self, token_id: int) -> str | None:
         return self.reference.id_to_token(token_id)
@@ -288,6 +314,15 @@ class _Job(NamedTuple):
     text: str
     with_offsets: bool
     scope: str
+    epoch: int
+
+    def encode(self, window: Window | None) -> tuple[Piece, bool]:
+        """Encode the text, or as much of it as `window` can use; and say whether that is all."""
+        if window is None:
+            return self.encode_head(None)
+        if window.keep == "head":
+            return self.encode_head(window.num_tokens)
+        return self.encode_tail(window.num_tokens)
 
     def encode_head(self, num_tokens: int | None) -> tuple[Piece, bool]:
         """Encode from the front, until `num_tokens` ids are found or the text ends."""
@@ -322,7 +357,7 @@ class _Job(NamedTuple):
         (piece,) = state.find_segments((key,))
         if piece is None:
             (piece,) = self._encode_texts([self.text])
-            state.remember_segments(((key, piece),))
+            state.remember_segments(((key, piece),), epoch=self.epoch)
         token_ids, offsets = piece
         return Piece(token_ids[:], None if offsets is None else offsets.cut(0, len(token_ids)))
 
@@ -396,7 +431,7 @@ class _Job(NamedTuple):
             counts=counts,
             line=Line() if old is None else old.line,
         )
-        self.tokenizer.state.remember_prefix(entry, instead_of=old)
+        self.tokenizer.state.remember_prefix(entry, instead_of=old, epoch=self.epoch)
 
     def _target_chars(self) -> int:
         if self.tokenizer.fast is not None and not self.with_offsets:
@@ -430,7 +465,7 @@ class _Job(NamedTuple):
             return [piece for piece in found if piece is not None]
         encoded = self._encode_texts([key[2] for key in wanted])
         new = dict(zip(wanted, encoded, strict=True))
-        tokenizer.state.remember_segments(new.items())
+        tokenizer.state.remember_segments(new.items(), epoch=self.epoch)
         return [
             new[key] if piece is None else piece for key, piece in zip(keys, found, strict=True)
         ]

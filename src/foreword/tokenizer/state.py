@@ -155,11 +155,13 @@ SegmentKey: TypeAlias = tuple[str, bool, str]
 class TokenizerState:
     """The memos of one tokenizer, bounded in bytes, and the standing of its fast engine.
 
-    Half of `memo_bytes` is for pieces, half for prompts that grow; 0 remembers nothing.
+    Three quarters of `memo_bytes` are for prompts that grow, the rest for pieces; 0 remembers
+    nothing.
     """
 
     def __init__(self, memo_bytes: int = DEFAULT_MEMO_BYTES) -> None:
         self.memo_bytes = memo_bytes
+        self._max_prefix_bytes = memo_bytes * 3 // 4  # 40 chats of 128k tokens fit the default
         self._lock = threading.Lock()
         self._segments: OrderedDict[SegmentKey, Piece] = OrderedDict()
         self._lines: OrderedDict[Line, None] = OrderedDict()
@@ -178,6 +180,7 @@ class TokenizerState:
             0,
         )
         self._quarantine: str | None = None
+        self._epoch = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process starts with nothing remembered.
@@ -197,10 +200,12 @@ class TokenizerState:
             self._counts["segment_hits"] += len(found) - misses
         return found
 
-    def remember_segments(self, pieces: Iterable[tuple[SegmentKey, Piece]]) -> None:
-        """Keep the ids of pieces, dropping those not used for longest."""
-        limit = self.memo_bytes // 2
+    def remember_segments(self, pieces: Iterable[tuple[SegmentKey, Piece]], *, epoch: int) -> None:
+        """Keep the ids of pieces found in `epoch`, dropping those not used for longest."""
+        limit = self.memo_bytes - self._max_prefix_bytes
         with self._lock:
+            if epoch != self._epoch:
+                return
             for key, piece in pieces:
                 size = _segment_bytes(key, piece)
                 if size > limit or key in self._segments:
@@ -242,12 +247,16 @@ class TokenizerState:
                 self._lines.move_to_end(best[0].line)
         return best
 
-    def remember_prefix(self, entry: Remembered, *, instead_of: Remembered | None) -> None:
-        """Keep a prompt; one that it continues, on the same line, is dropped for it."""
-        limit, size, line = self.memo_bytes // 2, entry.num_bytes, entry.line
+    def remember_prefix(
+        self, entry: Remembered, *, instead_of: Remembered | None, epoch: int
+    ) -> None:
+        """Keep a prompt of `epoch`; one that it continues, on the same line, is dropped for it."""
+        limit, size, line = self._max_prefix_bytes, entry.num_bytes, entry.line
         if size > limit:
             return
         with self._lock:
+            if epoch != self._epoch:
+                return
             old = instead_of if instead_of is not None and line.latest is instead_of else None
             if old is None and line.latest is not None:
                 return  # another thread has continued the line in the meantime
@@ -279,16 +288,34 @@ class TokenizerState:
         """Why the fast engine is not used any more; None while it is trusted."""
         return self._quarantine
 
+    @property
+    def epoch(self) -> int:
+        """How often all that was remembered has been forgotten.
+
+        Why: ids found before that are not to be remembered after it.
+        """
+        return self._epoch
+
     def put_in_quarantine(self, reason: str) -> None:
         """Stop using the fast engine, and forget all that it may have answered."""
         with self._lock:
             self._quarantine = self._quarantine or reason
-            self._segments.clear()
-            for line in self._lines:
-                line.latest, line.keys = None, []
-            self._lines.clear()
-            self._index.clear()
-            self._segment_bytes = self._prefix_bytes = 0
+            self._forget()
+
+    def reset(self) -> None:
+        """Forget all texts, and count from 0."""
+        with self._lock:
+            self._forget()
+            self._counts = dict.fromkeys(self._counts, 0)
+
+    def _forget(self) -> None:
+        self._epoch += 1
+        self._segments.clear()
+        for line in self._lines:
+            line.latest, line.keys = None, []
+        self._lines.clear()
+        self._index.clear()
+        self._segment_bytes = self._prefix_bytes = 0
 
     def count_engine_batch(self) -> int:
         """Count a batch the fast engine is given; return how many there have been."""

@@ -17,7 +17,7 @@ from foreword.tokenizer.segments.cuts import (
     previous_token_cut,
     stable_prefix,
 )
-from foreword.tokenizer.segments.prove import prove, prove_file
+from foreword.tokenizer.segments.prove import no_cuts, prove, prove_file
 from foreword.tokenizer.segments.rules import CutKind, CutRules
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "iterate_cuts_backwards",
     "next_cut",
     "next_token_cut",
+    "no_cuts",
     "previous_cut",
     "previous_token_cut",
     "prove",

@@ -44,6 +44,12 @@ def prove(tokenizer_json: bytes) -> CutRules:
     return prove_file(file, lambda: read_vocabulary(tokenizer_json))
 
 
+def no_cuts(reason: str) -> CutRules:
+    """Return rules by which every text is encoded whole."""
+    nothing = index_added_tokens((), is_identity=True, lowers=False)
+    return CutRules(kind="none", reasons=(reason,), added_tokens=nothing)
+
+
 def prove_file(
     file: TokenizerFile,
     read_model_vocabulary: Callable[[], Collection[str]],
@@ -58,8 +64,7 @@ def prove_file(
     """
     gap = _model_gap(file)
     if gap is not None:
-        nothing = index_added_tokens((), is_identity=True, lowers=False)
-        return CutRules(kind="none", reasons=(gap,), added_tokens=nothing)
+        return no_cuts(gap)
     normalizer = normalizer_facts(file.normalizer)
     words = pretokenizer_facts(file.pre_tokenizer, space=normalizer.space)
     tokens = index_added_tokens(
