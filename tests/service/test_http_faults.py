@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 import foreword
+from foreword.service.state import FAST_INLINE_MAX_SIZE
 from foreword.service.work import Work
 
 CHAT = "/v1/chat/completions/render"
@@ -29,8 +30,8 @@ GROWING = (
     "{% set ns = namespace(x='aaaaaaaa') %}{% for i in range(60) %}"
     "{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}"
 )
-# Above inline_max_size, so that a thread does it.
 LARGE = json.dumps({"messages": [{"role": "user", "content": "words and words " * 1000}]}).encode()
+LARGE += b" " * FAST_INLINE_MAX_SIZE  # so that a thread does it, whatever the tokenizer
 SMALL = json.dumps({"messages": [{"role": "user", "content": "hi"}]}).encode()
 
 

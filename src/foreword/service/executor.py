@@ -30,9 +30,15 @@ from foreword.stopping import StopSignal, stopping
 
 T = TypeVar("T")
 
+DEFAULT_INLINE_MAX_SIZE = 4096  # in bytes of body
 INLINE_DEADLINE_SECONDS = 0.02  # of the event loop, before a small request moves to a worker
-INLINE_PAUSE_SECONDS = 10.0  # in which nothing runs inline, after a small request proved long
+INLINE_PAUSE_SECONDS = 0.25  # in which nothing runs inline, after a small request proved long
+MAX_INLINE_PAUSE_SECONDS = 16.0  # it doubles up to here while they go on to prove long
 SWEEP_SECONDS = 0.02  # between two looks at the deadlines, while there is a job
+
+
+class LongerThanThought(Exception):
+    """Small work took too long for the event loop; it is to be started again in a thread."""
 
 
 class _Job:
@@ -113,7 +119,10 @@ class Executor:
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._mean_seconds = 0.0
-        self._inline_from = 0.0
+        self._inline_from = self._inline_pause = 0.0
+        self._num_threads = settings.num_threads
+        given = settings.inline_max_size
+        self.inline_max_size = DEFAULT_INLINE_MAX_SIZE if given is None else given
         self._is_closed = False
 
     # -- what others may ask ------------------------------------------------------------------
@@ -152,15 +161,9 @@ class Executor:
         Raises: `Overloaded` at once when the queue is full; `DeadlineExceeded`, with the details'
         `stage` `queue` or `render`; what the function raises.
         """
-        if size_hint is not None and self._may_run_inline(size_hint):
-            signal = StopSignal()
-            signal.start(INLINE_DEADLINE_SECONDS)
-            try:
-                with stopping(signal):
-                    return function(*args)
-            except DeadlineExceeded:
-                self._inline_from = time.monotonic() + INLINE_PAUSE_SECONDS
-                self._metrics.inline_overrun()
+        if size_hint is not None and self.may_run_here(size_hint):
+            with suppress(LongerThanThought):
+                return self.run_here(function, *args)
         job = self._submit(function, args)
         try:
             return await job.future  # type: ignore[no-any-return]
@@ -170,18 +173,45 @@ class Executor:
         finally:
             del job  # its future holds the error, which holds this frame
 
-    def _may_run_inline(self, size_hint: int) -> bool:
+    def may_run_here(self, size: int) -> bool:
+        """Whether work of that size is small enough for the event loop, which is free to do it."""
         return (
-            size_hint <= self.settings.inline_max_size
+            size <= self.inline_max_size
             and not self._is_closed
             and (self._inline_from == 0.0 or time.monotonic() >= self._inline_from)
         )
+
+    def run_here(self, function: Callable[..., T], *args: Any) -> T:
+        """Return `function(*args)`, computed on the event loop.
+
+        Raises: `LongerThanThought` when it takes too long here, and what the function raises.
+        """
+        signal = StopSignal()
+        signal.start(INLINE_DEADLINE_SECONDS)
+        try:
+            with stopping(signal):
+                result = function(*args)
+        except DeadlineExceeded:
+            self._pause_inline()
+            raise LongerThanThought from None
+        self._inline_pause = 0.0
+        return result
+
+    def _pause_inline(self) -> None:
+        """Let threads do everything for a while.
+
+        Why briefly at first: a busy machine makes a request long too.
+        """
+        doubled = max(2 * self._inline_pause, INLINE_PAUSE_SECONDS)
+        self._inline_pause = min(doubled, MAX_INLINE_PAUSE_SECONDS)
+        self._inline_from = time.monotonic() + self._inline_pause
+        self._metrics.inline_overrun()
 
     def _submit(self, function: Callable[..., Any], args: tuple[Any, ...]) -> _Job:
         if self._is_closed:
             raise shutting_down()
         if self._is_full():
-            wait = self._mean_seconds * len(self._waiting) / self.settings.num_threads
+            wait = self._mean_seconds * len(self._waiting) / self._num_threads
             raise queue_full(len(self._waiting), self.settings.max_queued, wait)
         self._start()
         job = _Job(function, args, self._loop().create_future())
@@ -192,7 +222,7 @@ class Executor:
 
     def _is_full(self) -> bool:
         # A job that a free thread is about to take does not wait, though it is in the deque.
-        return len(self._open) >= self.settings.num_threads + self.settings.max_queued
+        return len(self._open) >= self._num_threads + self.settings.max_queued
 
     def _withdraw(self, job: _Job) -> bool:
         """Take a job back; a running one is told to stop. Return whether it had not begun."""
@@ -227,7 +257,7 @@ class Executor:
         return self._event_loop
 
     def _start(self) -> None:
-        while len(self._workers) < self.settings.num_threads:
+        while len(self._workers) < self._num_threads:
             self._num_started += 1
             worker = _Worker(self, self._num_started)
             self._workers.append(worker)
