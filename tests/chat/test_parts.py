@@ -65,7 +65,7 @@ def test_a_part_must_be_an_object(part: object) -> None:
     assert not isinstance(e.value, MalformedRequest)
 
 
-@pytest.mark.parametrize("part_type", ["file", "video", "", 7, ["text"]])
+@pytest.mark.parametrize("part_type", ["file", "input_file", "", 7, ["text"]])
 def test_unknown_types_list_the_supported_ones(part_type: object) -> None:
     with pytest.raises(InvalidRequest, match=r"tool_reference") as caught:
         parse_part({"type": part_type, "text": "x"}, PATH)

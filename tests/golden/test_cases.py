@@ -6,6 +6,7 @@ whose surface does not exist here yet is skipped by name, with what it waits for
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import struct
@@ -19,6 +20,8 @@ import pytest
 import foreword
 from foreword.detokenization import OutputText
 from foreword.errors import ForewordError
+from foreword.service.media_fetch import MediaFetcher, MediaPolicy
+from foreword.service.media_step import Arrived
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cases"
 pytestmark = [
@@ -27,7 +30,6 @@ pytestmark = [
 ]
 WAITS_FOR = {
     "control-token-in-user-text": "an option that keeps user text from spelling control tokens",
-    "media-url-guard": "media fetching",
     "bounds-and-metrics": "the service's own tests",
 }
 CASES: dict[str, dict[str, Any]] = (
@@ -175,9 +177,19 @@ def meets(got: dict[str, Any], expected: dict[str, Any]) -> str | None:
     return None
 
 
-SPECIAL = {"incremental-seam", "token-in-roundtrip", "concurrent-mixed-options"}
+SPECIAL = {
+    "incremental-seam",
+    "token-in-roundtrip",
+    "concurrent-mixed-options",
+    "media-url-guard",
+}
 
 
+@pytest.mark.witness(
+    family="mode:hf",
+    what="small cases of bugs reported in public, with the right answer",
+    against="the reports themselves",
+)
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SPECIAL])
 def test_case(name: str, tmp_path: Path) -> None:
     if name in WAITS_FOR:
@@ -201,6 +213,71 @@ def test_a_growing_text_is_encoded_as_if_it_were_new(tmp_path: Path) -> None:
         for turn in case["input"]["turns"]
     ]
     assert ids == case["expect"]["token_ids_by_turn"]
+
+
+@pytest.mark.skipif(not CASES, reason="no cases")
+def test_what_a_chat_points_to_is_fetched_only_where_it_may_be(tmp_path: Path) -> None:
+    """Collect, fetch, render; every connection is a real one, to stubs on this machine."""
+    pytest.importorskip("httpx")
+    case = CASES["media-url-guard"]
+    renderer = make_renderer(tmp_path, {**case["setup"], "mm": "a picture is three tokens"})
+    asked: dict[str, list[str]] = {"first": [], "second": []}
+
+    async def scene() -> None:
+        first, second = [await stub(asked[name]) for name in asked]
+        moved["to"] = f"http://127.0.0.1:{second}/x"
+        places = {"ok.test": ("127.0.0.1", first), "rebind.test": ("127.0.0.1", second)}
+
+        async def look_up(host: str, _: int) -> list[tuple[str, int]]:
+            return [places[host]]
+
+        hosts = tuple(case["setup"]["allowed_media_domains"])
+        policy = MediaPolicy(fetch=True, hosts=hosts, private_hosts=("ok.test",))
+        fetcher = MediaFetcher(policy, resolver=look_up)
+
+        async def render(url: str) -> dict[str, Any]:
+            part = {"type": "image_url", "image_url": {"url": url}}
+            body = {"messages": [{"role": "user", "content": [part]}]}
+            try:
+                fetched = await fetcher.fetch(renderer.collect_media(body))
+                media = Arrived(fetched=fetched).items(renderer, None)
+                made = renderer.render_chat(body, media=media).engine_input
+            except ForewordError as error:
+                return {"status": error.status}
+            return {"status": 200, "num_items": len(made.media_features)}
+
+        expected = case["expect"]
+        for url in case["input"]["urls"]:
+            assert meets(await render(url), expected["each"]) is None, url
+        assert len(asked["second"]) == expected["second_stub_connections"]
+        control = expected["control"]
+        got = await render(control["url"])
+        assert got == {"status": control["status"], "num_items": 1}
+        assert asked["first"] == ["/redirects-to-second-stub", "/good.png"]
+        for server in servers:
+            server.close()
+            await server.wait_closed()
+
+    moved: dict[str, str] = {}
+    servers: list[asyncio.Server] = []
+
+    async def stub(paths: list[str]) -> int:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            paths.append((await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode())
+            if paths[-1] == "/redirects-to-second-stub":
+                writer.write(f"HTTP/1.1 302 Found\r\nLocation: {moved['to']}\r\n".encode())
+                writer.write(b"Content-Length: 0\r\n\r\n")
+            else:
+                data = base64.b64decode(png_url(*MEDIA_FILES["size"]).partition(",")[2])
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n")
+                writer.write(f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            await writer.drain()
+            writer.close()
+
+        servers.append(await asyncio.start_server(talk, "127.0.0.1", 0))
+        return int(servers[-1].sockets[0].getsockname()[1])
+
+    asyncio.run(scene())
 
 
 @pytest.mark.skipif(not CASES, reason="no cases")

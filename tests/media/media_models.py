@@ -154,6 +154,16 @@ def png(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
 
 
+def jpeg(width: int, height: int) -> bytes:
+    """Return a JPEG that declares a size, and has no pixels."""
+
+    def segment(marker: int, content: bytes) -> bytes:
+        return struct.pack(">BBH", 0xFF, marker, 2 + len(content)) + content
+
+    frame = struct.pack(">BHHB", 8, height, width, 3) + bytes(9)
+    return b"\xff\xd8" + segment(0xC0, frame) + segment(0xDA, bytes(10)) + b"\xff\xd9"
+
+
 def picture(width: int, height: int, **more: Any) -> dict[str, Any]:
     """Return an OpenAI part that shows a picture of that size."""
     data = base64.b64encode(png(width, height)).decode()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from media_models import (
     body,
     byte_level,
     expected_ids,
+    jpeg,
     model,
     picture,
     png,
@@ -27,7 +30,12 @@ from media_models import (
 )
 
 import foreword
-from foreword.errors import InvalidRequest, MediaUnavailable, UnsupportedFeature
+from foreword.errors import (
+    InvalidRequest,
+    MediaUnavailable,
+    MediaWouldBeCut,
+    UnsupportedFeature,
+)
 from foreword.media.hashing import content_hash
 from foreword.media.items import MediaItem
 from foreword.options import MediaOptions
@@ -210,11 +218,38 @@ def test_both_forms_of_an_engines_request(name: str) -> None:
         }
 
 
-def test_a_cut_prompt_is_not_left_to_the_engine() -> None:
-    cut = body([user("the long beginning", (32, 32))], truncate_prompt_tokens=12)
-    assert model("qwen").render_chat(cut).engine_input.num_truncated
-    with pytest.raises(InvalidRequest, match="content_parts"):
-        model("qwen").generate_request(cut, media_as="content_parts")
+@pytest.mark.parametrize("name", ["qwen", "mistral"])
+@pytest.mark.parametrize("side", ["left", "right", None])
+def test_a_cut_prompt_is_the_same_in_both_forms(name: str, side: str | None) -> None:
+    """What the engine makes of the ids that are left to it is what was decided here."""
+    renderer, sizes = model(name), [(84, 84), (32, 32)]
+    sent = [user("the long beginning", *sizes, "the long end of it")]
+    token_id = renderer.tokenizer.token_to_id(KINDS[name].placeholder)
+    items = [KINDS[name].tokenizer().encode(KINDS[name].sizes[size]).ids for size in sizes]
+    outcomes = set()
+    for kept in range(1, len(renderer.render_chat(body(sent)).engine_input.token_ids) + 1):
+        fields = {"truncate_prompt_tokens": kept, "truncation_side": side}
+        asked = body(sent, return_token_offsets=True, **fields)
+        try:
+            decided = renderer.render_chat(asked).engine_input
+        except MediaWouldBeCut:
+            outcomes.add("refused")
+            continue
+        left = renderer.generate_request(asked, media_as="content_parts")
+        assert not isinstance(left, list)
+        assert left.content_parts is not None
+        assert len(left.content_parts) == 2
+        waiting = iter(items)
+        made = [
+            one
+            for place in left.token_ids
+            for one in (next(waiting) if place == token_id else [place])
+        ]
+        assert made == decided.token_ids.tolist()
+        assert left.token_offsets is not None
+        assert len(left.token_offsets) == len(left.token_ids)
+        outcomes.add("cut" if decided.num_truncated else "whole")
+    assert outcomes == {"refused", "cut", "whole"}
 
 
 def test_a_routing_view() -> None:
@@ -242,3 +277,49 @@ def test_the_request_is_not_changed_and_the_stations_agree() -> None:
     content = trace.conversation.messages[0]["content"]
     assert content[slice(*reference.span)] == "[IMG]"
     assert content == "[IMG]\nthe [IMG]"
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_picture_counts_as_it_is_shown(orientation: int) -> None:
+    """A camera's 128x64 with an orientation of 5 to 8 is shown as 64x128."""
+    exif = struct.pack("<2sHIHHHIHHI", b"II", 42, 8, 1, 0x112, 3, 1, orientation, 0, 0)
+    turned = jpeg(128, 64)
+    segment = b"Exif\0\0" + exif
+    turned = turned[:2] + struct.pack(">BBH", 0xFF, 0xE1, 2 + len(segment)) + segment + turned[2:]
+    data = base64.b64encode(turned).decode()
+    part = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
+    trace = model("mistral").trace({"messages": [{"role": "user", "content": [part]}]})
+    upright = model("mistral").trace(body([user((64, 128) if orientation > 4 else (128, 64))]))
+    assert (trace.items[0].width, trace.items[0].height) == (
+        (64, 128) if orientation > 4 else (128, 64)
+    )
+    assert trace.engine_input.token_ids == upright.engine_input.token_ids
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_image", "image_url": picture(84, 84)["image_url"]["url"]},
+        {"type": "image", "url": picture(84, 84)["image_url"]["url"]},
+        {"type": "image", "image": picture(84, 84)["image_url"]["url"]},
+        {"type": "image", "base64": base64.b64encode(png(84, 84)).decode()},
+        {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": base64.b64encode(png(84, 84)).decode(),
+            },
+        },
+    ],
+)
+@pytest.mark.parametrize("name", KINDS)
+def test_every_spelling_gives_the_same_prompt(name: str, part: Any) -> None:
+    renderer = model(name)
+    said = [words("a"), picture(84, 84), words("b")]
+    results = [
+        renderer.render_chat({"messages": [{"role": "user", "content": content}]}).engine_input
+        for content in (said, [said[0], part, said[2]])
+    ]
+    assert results[0].token_ids == results[1].token_ids
+    assert results[0].media_features == results[1].media_features

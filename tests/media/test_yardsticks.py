@@ -83,6 +83,28 @@ def _ours(config: FamilyConfig, width: int, height: int) -> list[tuple[str | int
     return _joined((run.token, run.num_tokens) for run in count_image(config, width, height))
 
 
+@pytest.mark.witness(
+    family=(
+        "media:deepseek_ocr",
+        "media:gemma3",
+        "media:gemma4",
+        "media:glm4v",
+        "media:idefics3",
+        "media:internvl",
+        "media:kimi_k25",
+        "media:llama4",
+        "media:llava",
+        "media:llava_next",
+        "media:llava_onevision",
+        "media:pixtral",
+        "media:phi4mm",
+        "media:qwen2_vl",
+        "media:qwen3_vl",
+        "media:smolvlm",
+    ),
+    what="recorded sizes and their runs of tokens",
+    against="the families' own processors",
+)
 @pytest.mark.golden
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.json")), ids=lambda path: path.stem)
 def test_every_recorded_case_is_equal(path: Path) -> None:

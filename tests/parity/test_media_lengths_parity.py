@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 
 from foreword.errors import InvalidRequest
 from foreword.media import MediaFiles, Run, count_audio, count_video, find_family
+from foreword.media.count import sample_video
 
 pytest.importorskip("transformers")
 np = pytest.importorskip("numpy")
@@ -43,6 +43,11 @@ def clips() -> Iterator[tuple[int, int, int]]:
         yield rng.randint(2, 200), rng.randint(1, 2500), rng.randint(1, 2500)
 
 
+@pytest.mark.witness(
+    family="media:qwen2_vl",
+    what="tokens of videos of random lengths",
+    against="transformers 5.20's processor",
+)
 def test_qwen2_videos(source_functions: Sources) -> None:
     fit = source_functions("qwen2_vl/video_processing_qwen2_vl", "smart_resize").smart_resize
     config = find_family(MediaFiles(config={"model_type": "qwen2_5_vl"}))
@@ -61,6 +66,11 @@ def test_qwen2_videos(source_functions: Sources) -> None:
     assert num_equal > NUM_RANDOM * 0.9
 
 
+@pytest.mark.witness(
+    family="media:qwen3_vl",
+    what="tokens of videos of random lengths",
+    against="transformers 5.20's processor",
+)
 def test_qwen3_videos(source_functions: Sources) -> None:
     fit = source_functions("qwen3_vl/video_processing_qwen3_vl", "smart_resize").smart_resize
     size = {"shortest_edge": 4096, "longest_edge": 25165824}
@@ -73,7 +83,7 @@ def test_qwen3_videos(source_functions: Sources) -> None:
     )
     files = MediaFiles(config={"model_type": "qwen3_vl"}, video_preprocessor={"size": size})
     config = find_family(files)
-    for num_frames, width, height in itertools.islice(clips(), 300):
+    for num_frames, width, height in clips():
         indices = [7 * number for number in range(num_frames)]
         try:
             fit_height, fit_width = fit(num_frames, height, width, 2, 32, 4096, 25165824)
@@ -89,12 +99,37 @@ def test_qwen3_videos(source_functions: Sources) -> None:
         ) == processor.replace_video_token(inputs, 0)
 
 
+@pytest.mark.witness(
+    family="media:qwen3_vl",
+    what="which frames of a video file are shown",
+    against="transformers 5.20's processor",
+)
+def test_qwen3_sampling(source_functions: Sources) -> None:
+    theirs = source_functions("qwen3_vl/video_processing_qwen3_vl", "sample_frames", np=np)
+    processor = SimpleNamespace(fps=2, min_frames=4, max_frames=768)
+    config = find_family(MediaFiles(config={"model_type": "qwen3_vl"}))
+    rng = random.Random(11)
+    rates = [30.0, 30000 / 1001, 25.0, 24000 / 1001, 24.0, 60.0, 15.0, 10.0, 2.0, 1.0]
+    for _ in range(NUM_RANDOM):
+        num_frames = rng.randint(1, rng.choice([20, 400, 20_000]))
+        rate = rng.choice([*rates, rng.uniform(0.5, 240)])
+        metadata = SimpleNamespace(total_num_frames=num_frames, fps=rate)
+        indices = theirs.sample_frames(processor, metadata).tolist()
+        expected = tuple(index / rate for index in indices)
+        assert sample_video(config, num_frames, rate) == expected, (num_frames, rate)
+
+
 def lengths() -> list[int]:
     edges = [base + more for base in (160, 320, 16_000, 480_000) for more in (-1, 0, 1)]
     rng = random.Random(3)
     return [400, 640, *edges, *(rng.randint(700, 600_000) for _ in range(40))]
 
 
+@pytest.mark.witness(
+    family="media:qwen2_audio",
+    what="tokens of audio of random lengths",
+    against="transformers 5.20's processor",
+)
 def test_qwen2_audio_lengths() -> None:
     """The features are the processor's own; the encoder's two halvings are written out here."""
     extractor = importlib.import_module("transformers").WhisperFeatureExtractor()
@@ -114,6 +149,11 @@ def test_qwen2_audio_lengths() -> None:
             assert count_audio(config, length) == (Run("<|AUDIO|>", expected, True),), length
 
 
+@pytest.mark.witness(
+    family="media:qwen3_omni",
+    what="tokens of audio of random lengths",
+    against="transformers 5.20's processor",
+)
 def test_qwen3_omni_lengths(source_functions: Sources) -> None:
     omni = source_functions(
         "qwen3_omni_moe/processing_qwen3_omni_moe", "_get_feat_extract_output_lengths"
@@ -124,6 +164,11 @@ def test_qwen3_omni_lengths(source_functions: Sources) -> None:
         assert count_audio(config, length) == (Run("<|audio_pad|>", expected, True),), length
 
 
+@pytest.mark.witness(
+    family="media:gemma4",
+    what="tokens of audio of random lengths",
+    against="transformers 5.20's processor",
+)
 def test_gemma4_audio_lengths(source_functions: Sources) -> None:
     name = "_compute_audio_num_tokens"
     gemma4 = source_functions("gemma4/processing_gemma4", name)
@@ -136,6 +181,11 @@ def test_gemma4_audio_lengths(source_functions: Sources) -> None:
             assert count_audio(config, length)[1].num_tokens == expected, length
 
 
+@pytest.mark.witness(
+    family="media:voxtral",
+    what="tokens of audio of random lengths",
+    against="mistral-common 1.13",
+)
 def test_voxtral_lengths() -> None:
     audio = pytest.importorskip("mistral_common.tokens.tokenizers.audio")
     spectrogram = audio.AudioSpectrogramConfig(num_mel_bins=128, hop_length=160, window_size=400)

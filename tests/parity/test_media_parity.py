@@ -8,103 +8,32 @@ are taken from its source and run with numpy in torch's place (`source_functions
 from __future__ import annotations
 
 import functools
-import importlib
-import itertools
-import random
-from collections.abc import Callable, Iterator
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from foreword.errors import InvalidRequest
-from foreword.media import (
-    FamilyConfig,
-    MediaFiles,
-    Run,
-    count_image,
-    find_family,
-)
+from foreword.media import MediaFiles, find_family
 
 pytest.importorskip("transformers")
 np = pytest.importorskip("numpy")
 pytest.importorskip("PIL")
 
+sys.path.insert(0, str(Path(__file__).parent))
+from image_counts import (  # noqa: E402
+    Oracle,
+    Sources,
+    bare,
+    check,
+    flat,
+    module,
+    picture,
+    without_pixels,
+)
+
 pytestmark = pytest.mark.parity
-
-NUM_RANDOM = 2000
-EDGES = (1, 2, 13, 14, 27, 28, 29, 48, 55, 224, 255, 256, 257, 335, 336, 337, 364, 384, 448, 449)
-MORE_EDGES = (512, 640, 672, 768, 1008, 1024, 1025, 1540, 2800, 4096, 8192)
-
-Size = tuple[int, int]
-Oracle = Callable[[int, int], str]
-Sources = Callable[..., SimpleNamespace]
-
-
-def sizes() -> Iterator[Size]:
-    """Yield every pair of edges, then random sizes of all shapes."""
-    yield from itertools.product(EDGES + MORE_EDGES, repeat=2)
-    rng = random.Random(20261130)
-    for number in range(NUM_RANDOM):
-        limit = (600, 2500, 6000, 12_000)[number % 4]
-        yield rng.randint(1, limit), rng.randint(1, limit)
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(f"transformers.models.{name}")
-
-
-def picture(height: int, width: int) -> Any:
-    return np.broadcast_to(np.uint8(0), (3, height, width))
-
-
-def without_pixels(monkeypatch: pytest.MonkeyPatch, processor: Any) -> Any:
-    """Let the processor handle sizes only."""
-    backend = type(processor).__mro__[1]
-
-    def resize(self: Any, image: Any, size: Any, *args: Any, **kwargs: Any) -> Any:
-        return picture(size.height, size.width)
-
-    monkeypatch.setattr(backend, "resize", resize)
-    for name in ("rescale", "normalize"):
-        monkeypatch.setattr(backend, name, lambda self, image, *a, **k: image)
-    return processor
-
-
-def bare(kind: Any, **attributes: Any) -> Any:
-    """Return a processor that was never initialised."""
-    made = object.__new__(kind)
-    for name, value in attributes.items():
-        object.__setattr__(made, name, value)
-    return made
-
-
-def check(
-    config: FamilyConfig, oracle: Oracle, *, rename: dict[str | int, str] | None = None
-) -> None:
-    num_equal = num_refused = 0
-    for width, height in sizes():
-        try:
-            theirs = oracle(width, height)
-        except (ValueError, ZeroDivisionError, TypeError, IndexError):
-            with pytest.raises(InvalidRequest):
-                count_image(config, width, height)
-            num_refused += 1
-            continue
-        ours = written(count_image(config, width, height), rename or {})
-        assert ours == theirs, (width, height)
-        num_equal += 1
-    assert num_equal >= NUM_RANDOM
-    print(f"{config.family.name}: {num_equal} equal, {num_refused} refused by both")
-
-
-def written(runs: tuple[Run, ...], rename: dict[str | int, str]) -> str:
-    return "".join(rename.get(run.token, str(run.token)) * run.num_tokens for run in runs)
-
-
-def flat(token: str, count: Callable[[int, int], int]) -> Oracle:
-    return lambda width, height: token * count(width, height)
-
 
 QWEN = [
     ("qwen2_vl", {"patch_size": 14, "min_pixels": 3136, "max_pixels": 12845056}),
@@ -113,6 +42,14 @@ QWEN = [
 ]
 
 
+@pytest.mark.witness(
+    family=(
+        "media:qwen2_vl",
+        "media:qwen3_vl",
+    ),
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize(("model_type", "file"), QWEN)
 def test_qwen_images(model_type: str, file: dict[str, Any]) -> None:
     kind = module("qwen2_vl.image_processing_pil_qwen2_vl").Qwen2VLImageProcessorPil
@@ -122,6 +59,11 @@ def test_qwen_images(model_type: str, file: dict[str, Any]) -> None:
     check(config, flat(pad, lambda w, h: processor.get_number_of_image_patches(h, w) // 4))
 
 
+@pytest.mark.witness(
+    family="media:glm4v",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_glm4v_images() -> None:
     size = {"shortest_edge": 12544, "longest_edge": 9633792}
     kind = module("glm4v.image_processing_pil_glm4v").Glm4vImageProcessorPil
@@ -130,6 +72,11 @@ def test_glm4v_images() -> None:
     check(config, flat("<|image|>", lambda w, h: processor.get_number_of_image_patches(h, w) // 4))
 
 
+@pytest.mark.witness(
+    family="media:gemma3",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize("splits", [False, True])
 def test_gemma3_images(splits: bool) -> None:
     processing = module("gemma3.processing_gemma3").Gemma3Processor
@@ -145,6 +92,11 @@ def test_gemma3_images(splits: bool) -> None:
     check(find_family(MediaFiles(config={"model_type": "gemma3"}, preprocessor=file)), oracle)
 
 
+@pytest.mark.witness(
+    family="media:gemma4",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize("max_tokens", [70, 280, 1120])
 def test_gemma4_images(max_tokens: int) -> None:
     fit = module("gemma4.image_processing_pil_gemma4").get_aspect_ratio_preserving_size
@@ -158,6 +110,11 @@ def test_gemma4_images(max_tokens: int) -> None:
     check(config, oracle, rename={255_999: "B", 258_882: "E"})
 
 
+@pytest.mark.witness(
+    family="media:pixtral",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize(("patch", "merge", "longest"), [(16, 1, 1024), (14, 2, 1540)])
 def test_pixtral_images(patch: int, merge: int, longest: int) -> None:
     pixtral = module("pixtral.image_processing_pil_pixtral")
@@ -181,6 +138,11 @@ def test_pixtral_images(patch: int, merge: int, longest: int) -> None:
     check(find_family(files), oracle)
 
 
+@pytest.mark.witness(
+    family="media:pixtral_tekken",
+    what="tokens of images of random sizes",
+    against="mistral-common 1.13",
+)
 def test_mistral_common_images() -> None:
     image = pytest.importorskip("mistral_common.tokens.tokenizers.image")
     block = {"image_patch_size": 14, "max_image_size": 1540, "spatial_merge_size": 2}
@@ -195,6 +157,11 @@ def test_mistral_common_images() -> None:
     check(find_family(files, tokenizer_mode="mistral"), oracle)
 
 
+@pytest.mark.witness(
+    family=("media:internvl",),
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_internvl_images() -> None:
     tiles = module("got_ocr2.image_processing_pil_got_ocr2").GotOcr2ImageProcessorPil(
         size={"height": 448, "width": 448}, crop_to_patches=True
@@ -232,6 +199,11 @@ def llava(kind: Any, image_processor: Any, **attributes: Any) -> Oracle:
 TILE = 336
 
 
+@pytest.mark.witness(
+    family="media:llava_next",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_llava_next_images() -> None:
     kind = module("llava_next.processing_llava_next").LlavaNextProcessor
     grid = module("llava_next.image_processing_pil_llava_next").LlavaNextImageProcessorPil
@@ -254,6 +226,11 @@ def test_llava_next_images() -> None:
     check(find_family(files), oracle)
 
 
+@pytest.mark.witness(
+    family="media:llava_onevision",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_llava_onevision_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "TILE", 384)
     kind = module("llava_onevision.processing_llava_onevision").LlavaOnevisionProcessor
@@ -276,6 +253,14 @@ def test_llava_onevision_images(monkeypatch: pytest.MonkeyPatch) -> None:
 IDEFICS = [("idefics3", 1456, 364, 169), ("smolvlm", 2048, 512, 64), ("smolvlm", 1536, 384, 81)]
 
 
+@pytest.mark.witness(
+    family=(
+        "media:idefics3",
+        "media:smolvlm",
+    ),
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize(("model_type", "longest", "tile", "tokens"), IDEFICS)
 def test_idefics3_images(
     monkeypatch: pytest.MonkeyPatch, model_type: str, longest: int, tile: int, tokens: int
@@ -311,6 +296,11 @@ def test_idefics3_images(
     check(find_family(files), oracle)
 
 
+@pytest.mark.witness(
+    family="media:minicpmv4_6",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize("mode", ["16x", "4x"])
 def test_minicpm_images(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     kind = module("minicpmv4_6.image_processing_pil_minicpmv4_6").MiniCPMV4_6ImageProcessorPil
@@ -341,6 +331,11 @@ def test_minicpm_images(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     check(find_family(MediaFiles(config={"model_type": "minicpmv4_6"}, preprocessor=file)), oracle)
 
 
+@pytest.mark.witness(
+    family="media:deepseek_ocr2",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_deepseek_ocr2_images(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = module("deepseek_ocr2.image_processing_pil_deepseek_ocr2").DeepseekOcr2ImageProcessorPil
     tiles = without_pixels(monkeypatch, kind())
@@ -363,6 +358,11 @@ def test_deepseek_ocr2_images(monkeypatch: pytest.MonkeyPatch) -> None:
     check(find_family(MediaFiles(config={"model_type": "deepseek_ocr2"})), oracle)
 
 
+@pytest.mark.witness(
+    family="media:kimi_k25",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_kimi_images(source_functions: Sources) -> None:
     kimi = source_functions("kimi_k25/image_processing_kimi_k25", "navit_resize")
 
@@ -383,6 +383,11 @@ class Float32Torch:
     max, min, argmin = staticmethod(np.max), staticmethod(np.min), staticmethod(np.argmin)
 
 
+@pytest.mark.witness(
+    family="media:llama4",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 @pytest.mark.parametrize("to_largest", [False, True])
 def test_llama4_images(to_largest: bool, source_functions: Sources) -> None:
     llama4 = source_functions(
@@ -403,6 +408,11 @@ def test_llama4_images(to_largest: bool, source_functions: Sources) -> None:
     check(find_family(MediaFiles(config={"model_type": "llama4"}, preprocessor=file)), oracle)
 
 
+@pytest.mark.witness(
+    family="media:phi4mm",
+    what="tokens of images of random sizes",
+    against="transformers 5.20's processor",
+)
 def test_phi4_images(source_functions: Sources) -> None:
     """The mask is the processor's own; what is counted of it is written out here."""
     phi4 = source_functions(

@@ -28,6 +28,8 @@ from foreword.service.media_fetch import (
 from foreword.service.settings import Settings
 from foreword.types import MediaReference
 
+FILM = Path(__file__).parents[1] / "media" / "videos" / "film.mov"
+
 
 def png(width: int, height: int) -> bytes:
     def chunk(kind: bytes, content: bytes) -> bytes:
@@ -67,7 +69,7 @@ def refusal(url: str | None, policy: MediaPolicy | None = None, **given: str) ->
 
 
 def test_items_come_back_in_order_with_size_duration_and_hash() -> None:
-    image, clip, video = png(640, 480), wav(8000), b"\x00\x00\x00\x18ftypmp42"
+    image, clip, video = png(640, 480), wav(8000), FILM.read_bytes()
     references = [
         *refer(data_url(image)),
         *refer(data_url(clip, "audio/wav"), modality="audio"),
@@ -84,6 +86,8 @@ def test_items_come_back_in_order_with_size_duration_and_hash() -> None:
     assert found[1].audio is not None
     assert found[1].audio.seconds == 0.5
     assert found[2].image is found[2].audio is None
+    assert found[2].video is not None
+    assert (found[2].video.width, found[2].video.num_frames) == (64, 17)
 
 
 def test_an_item_too_large_for_the_loop_is_the_same() -> None:
@@ -129,7 +133,10 @@ def test_base64_is_exact(payload: str) -> None:
 def test_a_data_url_that_is_not_base64_or_has_frames_is_refused_by_name() -> None:
     assert isinstance(refusal("data:image/svg+xml,<svg/>"), UnsupportedFeature)
     assert isinstance(refusal("data:image/png;BASE64;x,QUJD"), UnsupportedFeature)
-    assert isinstance(refusal("data:video/jpeg;base64,QUJD,QUJD"), UnsupportedFeature)
+    assert isinstance(refusal("data:video/mp4;base64,QUJD,QUJD"), UnsupportedFeature)
+    frames = refusal("data:video/jpeg;base64,QUJD,QUJD", modality="video")
+    assert isinstance(frames, MediaUnavailable)
+    assert "frame 0 is no picture" in frames.message
     assert isinstance(refusal("data:image/png;base64"), MediaUnavailable)
 
 

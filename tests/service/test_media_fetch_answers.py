@@ -28,6 +28,7 @@ def load_fake() -> Any:
     return module
 
 
+FILM = Path(__file__).parents[1] / "media" / "videos" / "film.mov"
 fake = load_fake()
 PUBLIC = fake.PUBLIC
 always = fake.always
@@ -154,7 +155,8 @@ def test_a_hostile_answer_ends_in_time_and_in_words(name: str) -> None:
 def test_types_that_are_taken(modality: str, kind: str) -> None:
     async def scene(net: Any) -> None:
         net.names["ok.test"] = [[PUBLIC]]
-        await net.serve(PUBLIC, always(answer(png(), f"Content-Type: {kind}")))
+        data = FILM.read_bytes() if modality == "video" else png()
+        await net.serve(PUBLIC, always(answer(data, f"Content-Type: {kind}")))
         assert await fetch(net, "http://ok.test/x", modality=modality)
 
     play(scene)

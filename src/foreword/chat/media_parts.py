@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from foreword.chat.checks import require_text, wrong_type
 from foreword.chat.marks import make_mark, settle, texts_of, unused_character
+from foreword.chat.media_urls import url_of
 from foreword.chat.parts import MediaPart, ShownPart, refuse_media
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.types import MediaReference, Message
@@ -77,7 +77,7 @@ class MediaCollector:
             modality=part.modality,
             index=len(self._found),
             path=part.path,
-            url=_url_of(part),
+            url=url_of(part),
             uuid=part.uuid,
             target=form.target.replace("{number}", str(number)),
         )
@@ -108,28 +108,3 @@ def _explain(forms: MediaForms, part: MediaPart) -> NoReturn:
             feature=f"The content part type {part.type}", remedy=error.message, param=part.path
         ) from None
     refuse_media(part)
-
-
-def _url_of(part: MediaPart) -> str | None:
-    """Return where an item is; None for one that is only named by its uuid."""
-    payload, path = part.payload, f"{part.path}.{part.type}"
-    if payload is None:
-        if part.uuid is None:
-            raise InvalidRequest(
-                f"{part.path} has no {part.type}. Give one, or a uuid the engine knows.",
-                param=part.path,
-            )
-        return None
-    if part.type == "input_audio":
-        return _inline_audio(payload, path)
-    if isinstance(payload, Mapping):
-        return require_text(payload.get("url"), f"{path}.url")
-    return require_text(payload, path)
-
-
-def _inline_audio(payload: Any, path: str) -> str:
-    if not isinstance(payload, Mapping):
-        raise wrong_type(payload, path, expected="an object with data and format")
-    data = require_text(payload.get("data"), f"{path}.data")
-    kind = require_text(payload.get("format"), f"{path}.format")
-    return f"data:audio/{kind};base64,{data}"

@@ -34,6 +34,9 @@ _MEDIA_MODALITIES: Mapping[str, str] = {
     "audio_url": "audio",
     "input_audio": "audio",
     "video_url": "video",
+    "image": "image",
+    "audio": "audio",
+    "video": "video",
 }
 
 _TYPES_BY_KEY = (
@@ -50,12 +53,22 @@ _TYPES_BY_KEY = (
 )
 """Types recognised by a key of that name when a part has no `type`: the first match counts."""
 
+_PLAIN = frozenset({"image", "audio", "video"})
+"""Part types named for what they are, as Anthropic and transformers have them."""
+
+_PLACE_KEYS = ("source", "url", "path", "base64")
+"""Where such a part's item is, beside a key of the type's own name."""
+
 _DEFINED_KEYS = frozenset(
     {*_TEXT_KEYS.values(), *_MEDIA_MODALITIES, "type", "file", "name", "data", "closed", "uuid"}
     | {"prompt_cache_breakpoint"}
-) - {"input_image"}
+) - {"input_image", *_PLAIN}
 
-SUPPORTED_TYPES = (*sorted(_TEXT_KEYS), "tool_reference")
+SUPPORTED_TYPES = (
+    *sorted(_TEXT_KEYS),
+    "tool_reference",
+    *sorted({*_MEDIA_MODALITIES} - {"image_pil"}),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +137,10 @@ def parse_part(part: object, path: str) -> Part | None:
     return MediaPart(
         type=part_type,
         modality=modality,
-        payload=part.get("data" if part_type == "prompt_embeds" else _payload_key(part_type)),
+        payload=_payload(part, part_type),
         uuid=None if uuid is None else str(uuid),
         path=path,
-        extra=_extra_keys(part, path),
+        extra=_extra_keys(part, path, also=_places(part_type)),
     )
 
 
@@ -213,14 +226,28 @@ def _parse_text(
     return TextPart(type=part_type, text=text, extra=_extra_keys(part, path))
 
 
-def _extra_keys(part: Mapping[str, Any], path: str) -> dict[str, Any]:
-    extra = {key: value for key, value in part.items() if key not in _DEFINED_KEYS}
+def _extra_keys(
+    part: Mapping[str, Any], path: str, *, also: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    extra = {
+        key: value for key, value in part.items() if key not in _DEFINED_KEYS and key not in also
+    }
     check_strings(extra, path)
     return extra
 
 
-def _payload_key(part_type: str) -> str:
-    return "image_url" if part_type == "input_image" else part_type
+def _payload(part: Mapping[str, Any], part_type: str) -> Any:
+    if part_type in _PLAIN:
+        found = {key: part[key] for key in _places(part_type) if part.get(key) is not None}
+        return found or None
+    if part_type == "input_image":
+        file_id = part.get("file_id")
+        return part.get("image_url") if file_id is None else {**part, "url": part.get("image_url")}
+    return part.get("data" if part_type == "prompt_embeds" else part_type)
+
+
+def _places(part_type: str) -> tuple[str, ...]:
+    return (*_PLACE_KEYS, part_type) if part_type in _PLAIN else ()
 
 
 def _unsupported_type(path: str) -> InvalidRequest:

@@ -5,6 +5,7 @@ Rules of this file: nothing is decoded; a modality the model doesn't take is ref
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NoReturn
 
 from foreword.errors import InvalidRequest, UnsupportedFeature
@@ -71,6 +72,31 @@ def count_video(
         )
     item = Item(width, height, num_frames=num_frames, timestamps=timestamps)
     return bound.row.layout(bound.row.resize(item, bound.constants), item, bound.constants)
+
+
+def sample_video(config: FamilyConfig, num_frames: int, frame_rate: float) -> tuple[float, ...]:
+    """Return the moments, in seconds, of the frames of a video file that the model is shown.
+
+    Raises: `UnsupportedFeature` when the model takes no videos, or how it samples isn't known;
+    `InvalidRequest` for a video without frames, or a rate that is none.
+    """
+    bound = _visual(config.video, "videos", config)
+    if bound.row.sample is None:
+        raise UnsupportedFeature(
+            feature=f"Sampling the frames of a video for the family {config.family.name}",
+            remedy="Give the sampled frames with their timestamps, or send them as images.",
+        )
+    if bound.constants.get("samples_again"):
+        raise UnsupportedFeature(
+            feature="do_sample_frames=true in video_preprocessor_config.json",
+            remedy="Give the frames that are shown, or send them as images.",
+        )
+    if num_frames < 1 or not 0 < frame_rate < math.inf:
+        raise InvalidRequest(
+            f"A video of {num_frames} frames at {frame_rate:g} a second can't be sampled.",
+            param="messages",
+        )
+    return bound.row.sample(num_frames, frame_rate, bound.constants)
 
 
 def count_audio(config: FamilyConfig, num_samples: int) -> tuple[Run, ...]:

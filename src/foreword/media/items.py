@@ -12,9 +12,10 @@ from typing import Literal
 
 from foreword.errors import MediaUnavailable, UnsupportedFeature
 from foreword.media.audio import MAX_SECONDS, AudioHeader, read_audio_duration
-from foreword.media.data_url import MAX_BYTES, decode_data_url
+from foreword.media.data_url import MAX_BYTES, decode_data_url, holds_frames
 from foreword.media.hashing import Algorithm, client_identity, content_hash, vllm_image_hash
 from foreword.media.headers import MAX_PIXELS, ImageHeader, read_image_size
+from foreword.media.video import VideoHeader, read_video_header
 from foreword.types import MediaReference
 
 
@@ -22,9 +23,10 @@ from foreword.types import MediaReference
 class MediaItem:
     """One item, resolved.
 
-    Shapes: an image has `width` and `height` as shown; a video these, its `num_frames` sampled and
-    a timestamp (seconds) for each; audio has `num_frames` at `sample_rate`. `identity` names its
-    content.
+    Shapes: an image has `width` and `height` as shown; audio has `num_frames` at `sample_rate`. A
+    video has a size and either all its `num_frames` and their `frame_rate`, of which the model's
+    family shows some, or the `num_frames` that are shown and a timestamp (seconds) for each.
+    `identity` names its content.
     """
 
     modality: str
@@ -34,6 +36,7 @@ class MediaItem:
     num_frames: int = 0
     sample_rate: int = 0
     timestamps: tuple[float, ...] = ()
+    frame_rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +68,18 @@ def make_item(
     *,
     image: ImageHeader | None = None,
     audio: AudioHeader | None = None,
+    video: VideoHeader | None = None,
     naming: MediaNaming | None = None,
     namespace: str = "",
     limits: MediaLimits | None = None,
 ) -> MediaItem:
     """Return what encoded bytes are, for the reference that led to them.
 
-    Shapes: `image` and `audio` are headers that were read before. `namespace` keeps the uuids of
-    different clients apart.
+    Shapes: `image`, `audio` and `video` are headers that were read before. `namespace` keeps the
+    uuids of different clients apart.
 
-    Raises: `MediaUnavailable` for bytes that are not what the reference says;
-    `UnsupportedFeature` for videos, whose frames only a decoder can tell.
+    Raises: `MediaUnavailable` for bytes that are not what the reference says, and for videos whose
+    frames only a decoder can tell.
     """
     naming, limits = naming or MediaNaming(), limits or MediaLimits()
     param = reference.path
@@ -97,9 +101,17 @@ def make_item(
             num_frames=audio.num_frames,
             sample_rate=audio.sample_rate,
         )
+    if reference.modality == "video":
+        video = video or read_video_header(
+            data,
+            is_frames=holds_frames(reference),
+            max_pixels=limits.max_image_pixels,
+            param=param,
+        )
+        return _video_item(video, _identify(reference, data, None, naming, namespace))
     raise UnsupportedFeature(
         feature=f"Reading the size of {reference.modality} from its file",
-        remedy="Give the item's size and sampled frames yourself, or send its frames as images.",
+        remedy="Send images, audio or video.",
         param=param,
     )
 
@@ -130,9 +142,30 @@ def resolve_inline(
                 remedy="Send the item as a data: URL, or fetch it before rendering.",
                 param=reference.path,
             )
-        data = decode_data_url(reference.url, max_bytes=limits.max_item_bytes, param=reference.path)
+        data = decode_data_url(reference, max_bytes=limits.max_item_bytes)
         items.append(make_item(reference, data, naming=naming, namespace=namespace, limits=limits))
     return tuple(items)
+
+
+def uuid_namespace(tenant: str, cache_salt: str | None) -> str:
+    """Return what keeps the uuids of a client apart: whose key it bears, and its own salt."""
+    salt = cache_salt or ""
+    return f"{tenant}\0{salt}" if tenant else salt
+
+
+def _video_item(video: VideoHeader, identity: str) -> MediaItem:
+    times: tuple[float, ...] = ()
+    if video.is_sampled:
+        times = tuple(number / video.frame_rate for number in range(video.num_frames))
+    return MediaItem(
+        modality="video",
+        identity=identity,
+        width=video.width,
+        height=video.height,
+        num_frames=video.num_frames,
+        timestamps=times,
+        frame_rate=0.0 if video.is_sampled else video.frame_rate,
+    )
 
 
 def _identify(

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from foreword.errors import ForewordError, InvalidRequest
-from foreword.media.count import count_audio, count_image, count_video, num_samples
+from foreword.media.count import (
+    count_audio,
+    count_image,
+    count_video,
+    num_samples,
+    sample_video,
+)
 from foreword.media.families import BoundAudio, BoundVisual, FamilyConfig, find_family
 from foreword.media.files import MediaFiles
 from foreword.media.items import MediaItem
@@ -30,9 +36,14 @@ class MediaModel:
 
     @classmethod
     def of(
-        cls, assets: ModelAssets, *, tokenizer_mode: str, tolerated_keys: Iterable[str] = ()
+        cls,
+        assets: ModelAssets,
+        *,
+        tokenizer_mode: str,
+        tolerated_keys: Iterable[str] = (),
+        tekken: Mapping[str, Any] | None = None,
     ) -> MediaModel:
-        """Look for the family of a model with these files."""
+        """Look for the family of a model with these files; `tekken` is what that file says."""
         found = assets.media_files
         model = cls(
             files=MediaFiles(
@@ -41,6 +52,7 @@ class MediaModel:
                 processor=found.get("processor_config.json"),
                 video_preprocessor=found.get("video_preprocessor_config.json"),
                 tokenizer=assets.tokenizer_config,
+                tekken=tekken,
             ),
             tokenizer_mode=tokenizer_mode,
             tolerated_keys=tuple(tolerated_keys),
@@ -105,12 +117,12 @@ class MediaTokens:
                 family, item.width, item.height, position=position, num_images=num_images
             )
         if item.modality == "video":
+            times, num_frames = item.timestamps, item.num_frames
+            if item.frame_rate:
+                times = sample_video(family, num_frames, item.frame_rate)
+                num_frames = len(times)
             return count_video(
-                family,
-                item.width,
-                item.height,
-                num_frames=item.num_frames,
-                timestamps=item.timestamps,
+                family, item.width, item.height, num_frames=num_frames, timestamps=times
             )
         if item.modality == "audio":
             samples = num_samples(item.num_frames, item.sample_rate, family)

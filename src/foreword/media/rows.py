@@ -20,7 +20,7 @@ class VisualRow:
 
     `embeds` is the token that carries embeddings (an id where only the config names it); `tokens`
     are the other tokens by the role the layout knows them by; `files` are the documents whose
-    every key must be known.
+    every key must be known; `sample` says which frames of a video file are shown.
     """
 
     placeholder: str
@@ -31,6 +31,7 @@ class VisualRow:
     constants: tuple[Constant, ...] = ()
     tokens: Mapping[str, str | int] = field(default_factory=dict)
     files: tuple[str, ...] = ("image", "processor")
+    sample: Callable[[int, float, Constants], tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ Rules of this file: as `table`.
 
 from __future__ import annotations
 
-from foreword.media import layouts, lengths, shapes
+from foreword.media import frame_sampling, layouts, lengths, shapes
 from foreword.media.files import Constant, names
 from foreword.media.rows import AudioRow, Family, VisualRow
 from foreword.media.table_audio import WHISPER_POOLED
-from foreword.media.values import RESIZES
+from foreword.media.values import RESIZES, positive
 
 
 def _bounds(document: str, old: str, new: str) -> tuple[str, ...]:
@@ -47,9 +47,11 @@ def _qwen_video(pad: str) -> VisualRow:
             Constant("patch_size", ("video:patch_size",), 14),
             Constant("merge_size", ("video:merge_size",), 2),
             Constant("temporal_patch_size", ("video:temporal_patch_size",), 2),
+            Constant("samples_again", ("video:do_sample_frames",), False),
             _NO_CAP,
         ),
         files=("video",),
+        sample=frame_sampling.step_evenly,
     )
 
 
@@ -71,9 +73,15 @@ _QWEN3_VIDEO = VisualRow(
         Constant("temporal_patch_size", ("video:temporal_patch_size",), 2),
         Constant("min_frames_taken", default=2),
         Constant("writes_times", default=True),
+        Constant("fps", ("video:fps",), 2),
+        Constant("min_frames", ("video:min_frames",), 4, read=positive),
+        Constant("max_frames", ("video:max_frames",), 768, read=positive),
+        # Beside fps the processor takes no number of frames.
+        Constant("fixed_frames", ("video:num_frames",), None, only=(None,)),
         _NO_CAP,
     ),
     files=("video",),
+    sample=frame_sampling.spread_evenly,
 )
 
 _SAMPLING_KEYS = names(

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from foreword.errors import InvalidRequest, MediaUnavailable, Overloaded, UnsupportedFeature
 from foreword.media.audio import AudioHeader, read_audio_duration
+from foreword.media.data_url import decode_data_url, holds_frames
 from foreword.media.hashing import content_hash
 from foreword.media.headers import ImageHeader, read_image_size
+from foreword.media.video import VideoHeader, read_video_header
 from foreword.service.fetching.allowance import Allowance
-from foreword.service.fetching.local import decode_data_url, read_file_url
+from foreword.service.fetching.local import read_file_url
 from foreword.service.fetching.policy import MediaPolicy, media_policy
 from foreword.types import MediaReference
 
@@ -47,7 +49,7 @@ _INLINE_SIZE = 64 * 1024
 class ResolvedMedia:
     """One item as it was sent: its encoded bytes, their sha256, and what their header says.
 
-    `image` is set for images, `audio` for audio; a video has neither, its file is not read.
+    One of `image`, `audio` and `video` is set, as the modality says.
     """
 
     reference: MediaReference
@@ -55,6 +57,7 @@ class ResolvedMedia:
     sha256: str
     image: ImageHeader | None = None
     audio: AudioHeader | None = None
+    video: VideoHeader | None = None
 
 
 def resolve_media(
@@ -83,15 +86,25 @@ def inspect_media(
     """
     policy, param = policy or MediaPolicy(), reference.path
     _check_modality(reference)
-    image, audio = None, None
+    image, audio, video = None, None, None
     if reference.modality == "image":
         image = read_image_size(data, max_pixels=policy.max_image_pixels, param=param)
     elif reference.modality == "audio":
         audio = read_audio_duration(data, max_seconds=policy.max_audio_seconds, param=param)
-    elif not data:
-        raise MediaUnavailable("The video is empty. Send it again.", param=param)
+    else:
+        video = read_video_header(
+            data,
+            is_frames=holds_frames(reference),
+            max_pixels=policy.max_image_pixels,
+            param=param,
+        )
     return ResolvedMedia(
-        reference=reference, data=data, sha256=content_hash(data), image=image, audio=audio
+        reference=reference,
+        data=data,
+        sha256=content_hash(data),
+        image=image,
+        audio=audio,
+        video=video,
     )
 
 
@@ -193,8 +206,9 @@ class MediaFetcher:
                 param=reference.path,
                 details={"total_seconds": self.policy.total_seconds},
             ) from None
-        if found.image is not None:
-            call.allowance.take_pixels(found.image.width * found.image.height, reference.path)
+        shown = found.image or found.video
+        if shown is not None:
+            call.allowance.take_pixels(shown.width * shown.height, reference.path)
         return found
 
     async def _bytes_of(self, reference: MediaReference, call: _Call) -> bytes:
@@ -208,9 +222,7 @@ class MediaFetcher:
                 self._slots.release()
         max_bytes = self.policy.max_item_bytes
         if scheme == "data":
-            data = await _offload(
-                len(url), lambda: decode_data_url(url, max_bytes=max_bytes, param=param)
-            )
+            data = await _offload(len(url), lambda: decode_data_url(reference, max_bytes=max_bytes))
         else:
             data = await asyncio.to_thread(
                 read_file_url, url, folder=self.policy.folder, max_bytes=max_bytes, param=param

@@ -9,7 +9,7 @@ Why: a placeholder a user typed has the same id as an item's own; only its place
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foreword.errors import InvalidRequest
@@ -45,15 +45,22 @@ class ExpandedItem:
 
 def expand_items(
     tokens: TokenSequence,
-    rendered: RenderedText,
+    rendered: RenderedText | None,
     items: Sequence[MediaItem],
     media: MediaTokens,
 ) -> TokenSequence:
     """Replace the placeholder of every item by what the model's family makes of it.
 
+    Shapes: tokens that no text was rendered for tell the placeholders' places themselves, as spans.
+
     Raises: as `find_places` and `expand`; `InvalidRequest` for an item the family refuses.
     """
-    places = find_places(tokens, rendered, reserved_ids=set(media.reserved().values()))
+    reserved_ids = set(media.reserved().values())
+    if rendered is None:
+        places = {span.index: (span.start, span.stop) for span in tokens.spans}
+        _check_reserved(tokens.token_ids, reserved_ids, places)
+    else:
+        places = find_places(tokens, rendered, reserved_ids=reserved_ids)
     expanded = [
         ExpandedItem(
             modality=item.modality,
@@ -82,8 +89,15 @@ def find_places(
     if offsets is None or not tokens.is_complete:
         raise _stopped_early()
     places = {slot.index: _find_place(slot, tokens, offsets, rendered) for slot in rendered.slots}
+    _check_reserved(tokens.token_ids, reserved_ids, places)
+    return places
+
+
+def _check_reserved(
+    token_ids: TokenIds, reserved_ids: Collection[int], places: Mapping[int, Span]
+) -> None:
     own = {position for place in places.values() for position in range(*place)}
-    for position, token_id in _reserved(tokens.token_ids, reserved_ids):
+    for position, token_id in _reserved(token_ids, reserved_ids):
         if position not in own:
             raise InvalidRequest(
                 f"Token {position} of the prompt ({token_id}) is one that stands for media, but it"
@@ -91,7 +105,6 @@ def find_places(
                 param="messages",
                 details={"position": position, "token_id": token_id},
             )
-    return places
 
 
 def _reserved(token_ids: TokenIds, reserved_ids: Collection[int]) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foreword.chat.media_parts import MediaForm, MediaForms
-from foreword.errors import InvalidRequest
+from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.media.items import MediaItem, resolve_inline
 from foreword.media.model import MediaModel, MediaTokens
 from foreword.options import MediaOptions
@@ -38,6 +38,29 @@ def media_tokens(model: MediaModel, tokenizer: Tokenizer) -> MediaTokens:
         id_to_token=tokenizer.id_to_token,
         encode_text=lambda text: tokenizer.encode(text, add_special_tokens=False).token_ids,
     )
+
+
+def refuse_media_fields(request: object) -> None:
+    """Refuse fields of a request that change how its media are counted, or ask for their pixels.
+
+    Raises: `UnsupportedFeature` for the first that is set.
+
+    Source: vLLM 0.33 refuses the first two too, unless started with --trust-request-mm-kwargs.
+    """
+    for name in ("mm_processor_kwargs", "media_io_kwargs"):
+        if getattr(request, name, None):
+            raise UnsupportedFeature(
+                feature=f"{name} beside media",
+                remedy="Drop the field: it changes how many tokens the media take.",
+                param=name,
+            )
+    for name, wants_pixels in (("mm_payload", "tensors"), ("return_mm_kwargs", True)):
+        if getattr(request, name, None) == wants_pixels:
+            raise UnsupportedFeature(
+                feature=f"{name} = {str(wants_pixels).lower()} beside media",
+                remedy="Drop the field: no pixels are decoded here, so no tensors are made.",
+                param=name,
+            )
 
 
 def find_items(

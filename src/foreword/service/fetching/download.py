@@ -19,10 +19,10 @@ import httpcore
 import httpx
 
 from foreword.errors import MediaUnavailable
+from foreword.media.data_url import check_size
 from foreword.service.fetching.addresses import parse_address
 from foreword.service.fetching.allowance import Allowance
 from foreword.service.fetching.dialling import Meter, VettedPlace
-from foreword.service.fetching.local import check_size
 from foreword.service.fetching.policy import MediaPolicy
 from foreword.service.fetching.urls import (
     Target,

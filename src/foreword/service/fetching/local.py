@@ -1,4 +1,4 @@
-"""A data: or file: URL enters; its bytes leave.
+"""A file: URL enters; its bytes leave.
 
 Rules of this file: sizes are judged before bytes are made. A file is opened component by component
 below the allowed folder, links not followed, so what was checked is what is read. No message tells
@@ -7,7 +7,6 @@ a path, or what exists outside the folder.
 
 from __future__ import annotations
 
-import binascii
 import errno
 import os
 import stat
@@ -15,47 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from foreword.errors import InvalidRequest, MediaUnavailable, UnsupportedFeature
-
-
-def decode_data_url(url: str, *, max_bytes: int, param: str | None = None) -> bytes:
-    """Return the bytes of a base64 data: URL.
-
-    Raises: `MediaUnavailable` for base64 that is not exact, or stands for more than `max_bytes`;
-    `UnsupportedFeature` for a data: URL that is not base64, or holds several frames.
-    """
-    comma = url.find(",")
-    if comma < 0:
-        raise MediaUnavailable(
-            "The data: URL has no comma between its type and its data. Write it as"
-            " data:image/png;base64,… .",
-            param=param,
-        )
-    if not url[:comma].lower().endswith(";base64"):
-        raise UnsupportedFeature(
-            feature="A data: URL that is not base64",
-            remedy="Write it as data:image/png;base64,… .",
-            param=param,
-        )
-    if "," in url[comma + 1 :]:
-        raise UnsupportedFeature(
-            feature="A data: URL of several frames",
-            remedy="Send the frames as images, or the video as one file.",
-            param=param,
-        )
-    num_bytes = (len(url) - comma - 1) // 4 * 3 - url[-2:].count("=")
-    check_size(num_bytes, max_bytes, param)
-    try:
-        # Strict mode alone lets a whole text be followed by padding.
-        if (len(url) - comma - 1) % 4 == 0:
-            return binascii.a2b_base64(url[comma + 1 :].encode("ascii"), strict_mode=True)
-    except ValueError:
-        pass
-    raise MediaUnavailable(
-        "The data: URL is not valid base64: the alphabet is A-Z a-z 0-9 + /, padded with ="
-        " to a multiple of four, without spaces or line breaks.",
-        param=param,
-        details={"num_chars": len(url) - comma - 1},
-    )
+from foreword.media.data_url import check_size
 
 
 def read_file_url(
@@ -83,19 +42,6 @@ def read_file_url(
             raise _outside(param) from None
         raise _unreadable(param) from None
     return _read_regular(descriptor, max_bytes, param)
-
-
-def check_size(num_bytes: int, max_bytes: int, param: str | None) -> None:
-    """Refuse an item over the limit.
-
-    Raises: `MediaUnavailable` with the numbers.
-    """
-    if num_bytes > max_bytes:
-        raise MediaUnavailable(
-            f"The item has {num_bytes} bytes; at most {max_bytes} are taken. Send a smaller one.",
-            param=param,
-            details={"num_bytes": num_bytes, "max_bytes": max_bytes},
-        )
 
 
 def _names_below(folder: Path, path: str, param: str | None) -> tuple[str, ...]:
