@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from foreword.blocks import BlockChain, BlockHasher, extend, hash_blocks
+from foreword.blocks import BlockChain, BlockHasher, BlockHashMemo, extend, hash_blocks
 from foreword.engines.msgpack_ids import raw_token_ids
 from foreword.engines.vllm_core import VllmCore, add_message
 from foreword.sampling import SamplingParams
@@ -70,6 +70,9 @@ def hashers(token_ids: TokenIds) -> dict[str, Callable[[], Any]]:
         chain = extend(BlockChain(hasher=hasher), token_ids[:-1024])
         calls[f"blocks of 16, {algorithm}"] = lambda h=hasher: hash_blocks(token_ids, hasher=h)
         calls[f"  grown by 1024, {algorithm}"] = lambda c=chain: extend(c, token_ids)
+        memo = BlockHashMemo(hasher)
+        memo.hashes(token_ids[:-1024])
+        calls[f"  the same, found by the memo, {algorithm}"] = lambda m=memo: m.hashes(token_ids)
     return calls
 
 

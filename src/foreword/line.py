@@ -6,18 +6,28 @@ value is looked into here, and none is changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 from foreword.chat.reused_ids import REUSED_PARAM, reused_token_ids
 from foreword.errors import InvalidRequest, RequestError
 from foreword.formats import mistral
-from foreword.media.items import MediaItem
+from foreword.media.items import MediaItem, uuid_namespace
+from foreword.media.model import MediaModel
 from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
 from foreword.protocols.bodies import ChatBody, PromptBody, cache_salt_of
+from foreword.protocols.encoder_decoder import EncoderDecoderRequest
 from foreword.protocols.prompts import Prompt
 from foreword.stages.conversation import parse_conversation
+from foreword.stages.encoder_decoder import (
+    begin_decoder,
+    check_audio_prompt,
+    find_decoder_start,
+    hear,
+)
+from foreword.stages.media_items import media_forms, refuse_media_fields
 from foreword.stages.tokenization import tokenize_ids
 from foreword.stopping import check_stop
 from foreword.templating import CompiledTemplate
@@ -25,6 +35,7 @@ from foreword.trace import Laps, Trace
 from foreword.types import (
     ChatTokenizer,
     Conversation,
+    EncoderDecoderInput,
     EngineInput,
     RenderedText,
     Tokenizer,
@@ -39,7 +50,13 @@ class Stations(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     @property
+    def chat_tokenizer(self) -> ChatTokenizer | None: ...
+
+    @property
     def options(self) -> RendererOptions: ...
+
+    @property
+    def media(self) -> MediaModel: ...
 
     def tools_of(self, request: ChatBody) -> list[dict[str, Any]] | None: ...
 
@@ -82,7 +99,7 @@ class Stations(Protocol):
     ) -> TokenSequence: ...
 
     def to_expanded(
-        self, tokens: TokenSequence, rendered: RenderedText, items: Sequence[MediaItem]
+        self, tokens: TokenSequence, rendered: RenderedText | None, items: Sequence[MediaItem]
     ) -> TokenSequence: ...
 
     def to_engine_input(
@@ -103,18 +120,20 @@ def chat_line(
     count_in_full: bool = False,
     with_offsets: bool = False,
     may_be_empty: bool = False,
+    tenant: str = "",
 ) -> Trace:
     """Take a chat down the line and keep every station.
 
-    Ids that an earlier leg forwards (`kv_transfer_params.prompt_token_ids`) join it as tokens.
+    `tenant` is whose request it is: uuids of media are its own. Ids that an earlier leg forwards
+    (`kv_transfer_params.prompt_token_ids`) join it as tokens.
     """
     laps = Laps()
     params = stations.chat_tokenize_params(request)
     reused = reused_token_ids(request)
     if reused is not None:
         return _reused_line(stations, reused, request, params)
-    if isinstance(stations.tokenizer, ChatTokenizer):
-        line = _native_line(stations, stations.tokenizer, request, params)
+    if stations.chat_tokenizer is not None:
+        line = _native_line(stations, stations.chat_tokenizer, request, params, media, tenant)
         if not may_be_empty:
             _check_not_empty(line.engine_input, None)
         return line
@@ -126,7 +145,7 @@ def chat_line(
     with_mask, salt = chat_params.return_assistant_mask, cache_salt_of(request)
     items: tuple[MediaItem, ...] = ()
     if conversation.media:
-        items = stations.to_items(conversation, media, scope=salt or "")
+        items = _find_items(stations, conversation, request, media, tenant)
         laps.lap("media")
     rendered = stations.to_text(conversation, template)
     laps.lap("template")
@@ -164,13 +183,61 @@ def chat_line(
 
 
 def _native_line(
-    stations: Stations, tokenizer: ChatTokenizer, request: ChatBody, params: TokenizeParams
+    stations: Stations,
+    tokenizer: ChatTokenizer,
+    request: ChatBody,
+    params: TokenizeParams,
+    media: Sequence[MediaItem] | None,
+    tenant: str,
 ) -> Trace:
     """Take a chat down the line where its tokenizer reads the client's messages itself."""
     laps = Laps()
+    said = read_natively(stations, tokenizer, request, laps, media=media, tenant=tenant)
+    line = _token_line(stations, said.tokens, said.conversation, request, params, laps)
+    # An engine in this mode only looks where the items are, in ids that are expanded already.
+    return replace(line, items=said.items, unexpanded=said.tokens) if said.items else line
+
+
+class NativeChat(NamedTuple):
+    """What a chat became where its tokenizer read it."""
+
+    conversation: Conversation
+    items: tuple[MediaItem, ...]
+    tokens: TokenSequence
+
+
+def read_natively(
+    stations: Stations,
+    tokenizer: ChatTokenizer,
+    request: ChatBody,
+    laps: Laps,
+    *,
+    media: Sequence[MediaItem] | None = None,
+    tenant: str = "",
+) -> NativeChat:
+    """Have a tokenizer read a chat, and expand its media."""
+    conversation = native_conversation(stations, request)
+    sent = mistral.native_conversation(conversation, request.messages or ())
+    laps.lap("conversation")
+    items: tuple[MediaItem, ...] = ()
+    if conversation.media:
+        items = _find_items(stations, conversation, request, media, tenant)
+        laps.lap("media")
+    check_stop()
+    tokens = tokenizer.encode_chat(sent)
+    laps.lap("tokenize")
+    if items:
+        mistral.check_places(conversation, tokens)
+        tokens = stations.to_expanded(tokens, None, items)
+        laps.lap("expand")
+    return NativeChat(conversation, items, tokens)
+
+
+def native_conversation(stations: Stations, request: ChatBody) -> Conversation:
+    """Return a chat's conversation where its tokenizer reads the client's messages itself."""
     mistral.check_request(request)
     chat = request.chat_params().with_defaults(stations.options.default_chat_template_kwargs)
-    conversation = parse_conversation(
+    return parse_conversation(
         request.messages or (),
         content_format="string",
         has_developer_branch=True,
@@ -178,13 +245,20 @@ def _native_line(
         chat_template_kwargs=chat.chat_template_kwargs,
         add_generation_prompt=chat.add_generation_prompt,
         continue_final_message=chat.continue_final_message,
+        media=media_forms(stations.media, stations.options.media),
     )
-    sent = mistral.native_conversation(conversation, request.messages or ())
-    laps.lap("conversation")
-    check_stop()
-    tokens = tokenizer.encode_chat(sent)
-    laps.lap("tokenize")
-    return _token_line(stations, tokens, conversation, request, params, laps)
+
+
+def _find_items(
+    stations: Stations,
+    conversation: Conversation,
+    request: ChatBody,
+    media: Sequence[MediaItem] | None,
+    tenant: str,
+) -> tuple[MediaItem, ...]:
+    refuse_media_fields(request)
+    scope = uuid_namespace(tenant, cache_salt_of(request))
+    return stations.to_items(conversation, media, scope=scope)
 
 
 def _reused_line(
@@ -267,6 +341,47 @@ def prompt_lines(stations: Stations, request: PromptBody) -> list[Trace]:
         except RequestError as error:
             raise error.at(f"{request.prompt_param}[{place}]") from None
     return lines
+
+
+def encoder_decoder_line(
+    stations: Stations,
+    request: EncoderDecoderRequest,
+    config: Mapping[str, Any],
+    media: Sequence[MediaItem],
+) -> EncoderDecoderInput:
+    """Take both prompts of a model with an encoder down the line, then begin its decoder.
+
+    `config` is the model's; `media` is the one audio clip of a model that hears.
+    """
+    laps, salt = Laps(), request.cache_salt
+    start = find_decoder_start(config, stations.tokenizer.info)
+    params = request.tokenize_params(
+        max_model_len=stations.options.max_model_len,
+        do_lower_case=stations.tokenizer.info.do_lower_case,
+        add_special_tokens=start.adds_special_tokens,
+    )
+
+    def rendered(prompt: Prompt, budget: TokenizeParams, param: str) -> EngineInput:
+        if isinstance(prompt, str):
+            text = RenderedText(text=prompt)
+            return stations.to_engine_input(
+                stations.to_tokens(text, budget, scope=salt or ""), budget, rendered=text
+            )
+        tokens = tokenize_ids(prompt, stations.tokenizer.info, param=param)
+        return stations.to_engine_input(tokens, budget)
+
+    if start.num_audio_tokens is not None:
+        check_audio_prompt(request.encoder_prompt, media)
+        encoder = hear(media[0], start.num_audio_tokens)
+    else:
+        encoder = rendered(request.encoder_prompt, params, "encoder_prompt")
+        _check_not_empty(encoder, "encoder_prompt")
+    decoder: EngineInput | None = None
+    if request.decoder_prompt is not None:
+        budget = replace(params, max_output_tokens=None)
+        decoder = rendered(request.decoder_prompt, budget, "decoder_prompt")
+    decoder = begin_decoder(decoder, start, max_model_len=stations.options.max_model_len)
+    return EncoderDecoderInput(encoder=laps.sign(encoder, salt), decoder=laps.sign(decoder, salt))
 
 
 def _check_not_empty(engine_input: EngineInput, param: str | None) -> None:

@@ -36,6 +36,7 @@ from foreword.stages.template import select_template
 from foreword.templating import compile_template
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
+from foreword.tokenizer.own_code import OwnCodeTokenizer
 from foreword.tokenizer.segmented import DEFAULT_MAX_UNCUT_CHARS, SegmentedTokenizer
 from foreword.tokenizer.state import DEFAULT_MEMO_BYTES
 from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
@@ -49,6 +50,7 @@ def load(
     allow_longer: bool = False,
     runner: RunnerType = "generate",
     tokenizer_mode: str = "auto",
+    trust_remote_code: bool = False,
     truncation_side: Side | None = None,
     served_model_name: str | tuple[str, ...] = (),
     chat_template: str | None = None,
@@ -65,16 +67,21 @@ def load(
     follows the runner: left for generation, right for pooling. Without a `served_model_name`
     requests may name any. `chat_template` is a name or a source. `generation_config` overrides
     the model's own. `memo_bytes` 0 remembers nothing; `max_uncut_chars` bounds text tokenized in
-    one call. `accelerated` admits the extra `fast`, seconds at load. `further`: `RendererOptions`.
+    one call. `accelerated` admits the extra `fast`, seconds at load. `trust_remote_code` lets
+    tokenizer code that the model brings run. `further`: `RendererOptions`.
 
     Raises: `AssetsInvalid` naming the file; `InvalidRequest` with the option as its `param`.
     """
     names = _check_given(model, revision, offline, allow_longer, served_model_name, further)
     choice = _TokenizerChoice(
-        tokenizer_mode, truncation_side, memo_bytes, max_uncut_chars, accelerated
+        tokenizer_mode, truncation_side, memo_bytes, max_uncut_chars, accelerated, trust_remote_code
     )
     requested = _requested_length(max_model_len)
-    assets = load_assets(os.fspath(model), revision=revision, offline=offline)
+    assets = load_assets(
+        os.fspath(model), revision=revision, offline=offline, with_code=trust_remote_code
+    )
+    if tokenizer_mode == "kimi_audio":
+        assets = _without_templates(assets)
     length = explain_max_model_len(
         assets, requested=requested, runner=runner, allow_longer=allow_longer
     )
@@ -87,8 +94,10 @@ def load(
         **further,
     )
     _check_template(assets, chat_template)
-    tokenizer = _load_tokenizer(assets, runner, choice)
-    assets = _finish(assets, tokenizer, length, options)
+    reference = _load_reference(assets, runner, choice)
+    assets = _finish(assets, reference, length, options)
+    # Last: what this tries and warms would be cold again after the digests of the files.
+    tokenizer = _with_cuts(reference, choice)
     return Renderer(assets=assets, tokenizer=tokenizer, options=options)
 
 
@@ -101,6 +110,7 @@ class _TokenizerChoice:
     memo_bytes: int
     max_uncut_chars: int | None
     accelerated: bool
+    trust_remote_code: bool
 
     def __post_init__(self) -> None:
         check_kind("tokenizer_mode", self.mode, (str,), "a string")
@@ -108,6 +118,7 @@ class _TokenizerChoice:
         check_whole("memo_bytes", self.memo_bytes, least=0)
         check_whole("max_uncut_chars", self.max_uncut_chars, least=1, may_be_none=True)
         check_kind("accelerated", self.accelerated, (bool,), "True or False")
+        check_kind("trust_remote_code", self.trust_remote_code, (bool,), "True or False")
 
 
 def _check_given(
@@ -161,18 +172,23 @@ def _check_template(assets: ModelAssets, chat_template: str | None) -> None:
         ) from None
 
 
-def _load_tokenizer(assets: ModelAssets, runner: RunnerType, choice: _TokenizerChoice) -> Tokenizer:
-    tokenizer = get_tokenizer(
+def _load_reference(assets: ModelAssets, runner: RunnerType, choice: _TokenizerChoice) -> Tokenizer:
+    return get_tokenizer(
         assets,
         runner_type=runner,
         mode=choice.mode,
         truncation_side=choice.truncation_side,
         model_vocab_size=model_vocab_size(assets),
+        trust_remote_code=choice.trust_remote_code,
     )
-    if not isinstance(tokenizer, HuggingFaceTokenizer):
-        return tokenizer
+
+
+def _with_cuts(reference: Tokenizer, choice: _TokenizerChoice) -> Tokenizer:
+    """Return the tokenizer in service: the reference, cut and remembered where it can be."""
+    if not isinstance(reference, HuggingFaceTokenizer):
+        return reference
     return SegmentedTokenizer.over(
-        tokenizer,
+        reference,
         memo_bytes=choice.memo_bytes,
         max_uncut_chars=choice.max_uncut_chars,
         is_accelerated=choice.accelerated,
@@ -190,6 +206,7 @@ def _finish(
         assets,
         tokenizer_mode=tokenizer.info.mode,
         tolerated_keys=options.media.tolerated_keys,
+        tekken=getattr(tokenizer, "media_blocks", None),
     )
     return replace(
         assets,
@@ -199,6 +216,7 @@ def _finish(
             max_model_len=length.max_model_len,
             chat_template=options.chat_template,
             media=media.constants(),
+            runs_own_code=isinstance(tokenizer, OwnCodeTokenizer),
         ),
         warnings=(
             *assets.warnings,
@@ -208,6 +226,15 @@ def _finish(
         ),
         tokenizer_json=None,
     )
+
+
+def _without_templates(assets: ModelAssets) -> ModelAssets:
+    """Return the assets of a model whose own chat templates its engine does not read."""
+    warning = (
+        "Tokenizer mode 'kimi_audio' reads no chat template of the model: chats need one that is"
+        " given (chat_template), as with vLLM."
+    )
+    return replace(assets, chat_templates={}, warnings=(*assets.warnings, warning))
 
 
 def _template_warnings(assets: ModelAssets, chat_template: str | None) -> list[str]:

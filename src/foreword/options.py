@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, get_args
 
+from foreword.blocks import BlockHasher, LoraKey
+from foreword.blocks.memo import DEFAULT_HASH_MEMO_BYTES
 from foreword.errors import InvalidRequest
 from foreword.media.items import MediaLimits, MediaNaming
 from foreword.templating import DEFAULT_LIMITS, TemplateLimits
@@ -32,6 +34,29 @@ class FurtherOptions(TypedDict, total=False):
     max_body_bytes: int | None
     template_limits: TemplateLimits
     media: MediaOptions
+    block_hashing: BlockHashing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockHashing:
+    """How the engine names the blocks of its prefix cache, for requests that ask for the names."""
+
+    hasher: BlockHasher
+    lora_paths: Mapping[str, str] = field(default_factory=dict)
+    """The engine's adapters: the name a request uses as its model, and the path it was given."""
+    memo_bytes: int = DEFAULT_HASH_MEMO_BYTES
+    """Memory for stretches that were hashed before; 0 remembers nothing."""
+
+    def __post_init__(self) -> None:
+        check_kind("hasher", self.hasher, (BlockHasher,), "BlockHasher")
+        check_kind("lora_paths", self.lora_paths, (Mapping,), "a mapping")
+        check_names("lora_paths", (*self.lora_paths, *self.lora_paths.values()))
+        check_whole("memo_bytes", self.memo_bytes, least=0)
+
+    def lora_key(self, model: str | None) -> LoraKey | None:
+        """Return the adapter that a request for `model` means; None for the model itself."""
+        path = self.lora_paths.get(model) if model else None
+        return LoraKey(model, path) if model and path else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +111,8 @@ class RendererOptions:
     max_body_bytes: int | None = 32 * 2**20
     template_limits: TemplateLimits = DEFAULT_LIMITS
     media: MediaOptions = field(default_factory=MediaOptions)
+    block_hashing: BlockHashing | None = None
+    """What `return_block_hashes` needs; None: it is refused."""
 
     def __post_init__(self) -> None:
         check_whole("max_model_len", self.max_model_len, least=1)
@@ -97,6 +124,7 @@ class RendererOptions:
         check_kind("system_start_date", self.system_start_date, (str, type(None)), "text")
         check_kind("template_limits", self.template_limits, (TemplateLimits,), "TemplateLimits")
         check_kind("media", self.media, (MediaOptions,), "MediaOptions")
+        check_kind("block_hashing", self.block_hashing, (BlockHashing, type(None)), "BlockHashing")
         for name in ("default_chat_template_kwargs", "sampling_defaults"):
             check_kind(name, getattr(self, name), (Mapping,), "a mapping")
         for name in (

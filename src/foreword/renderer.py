@@ -11,14 +11,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast
 
+from foreword import engine_request
+from foreword.blocks import BlockHashes
 from foreword.chat.marks import keep_spelled_as_text
 from foreword.engines.vllm_content_parts import with_content_parts
-from foreword.engines.vllm_generate import GenerateRequest, generate_request, make_request_id
+from foreword.engines.vllm_generate import GenerateRequest, make_request_id
 from foreword.errors import InvalidRequest, UnknownModel
 from foreword.formats import find_chat_format
 from foreword.formats import requests as native
-from foreword.formats.harmony_constraints import constrain_final_channel
-from foreword.line import chat_line, prompt_line, prompt_lines
+from foreword.line import (
+    chat_line,
+    encoder_decoder_line,
+    native_conversation,
+    prompt_line,
+    prompt_lines,
+)
 from foreword.media.items import MediaItem
 from foreword.media.model import MediaModel
 from foreword.options import RendererOptions
@@ -27,16 +34,20 @@ from foreword.protocols.bodies import Body, ChatBody, PromptBody, kind_of
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
+from foreword.protocols.encoder_decoder import EncoderDecoderRequest
 from foreword.protocols.pooling import PoolingRequest
+from foreword.protocols.scoring import ScoringRequest
 from foreword.protocols.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
     TokenizeRequest,
     TokenizeResponse,
 )
-from foreword.sampling import complete_sampling
+from foreword.sampling import SamplingParams
+from foreword.score_line import score_lines
 from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
+from foreword.stages.encoder_decoder import check_for_encoder
 from foreword.stages.media import expand_items
 from foreword.stages.media_items import find_items, media_forms, media_tokens
 from foreword.stages.template import render_conversation, select_template
@@ -46,6 +57,7 @@ from foreword.trace import Kind, Trace
 from foreword.types import (
     ChatTokenizer,
     Conversation,
+    EncoderDecoderInput,
     EngineInput,
     MediaReference,
     ModelAssets,
@@ -68,15 +80,21 @@ class Renderer:
     ) -> None:
         self.assets = assets
         self.tokenizer = tokenizer
+        self.chat_tokenizer = tokenizer if isinstance(tokenizer, ChatTokenizer) else None
         self.options = options
         self.chat_format = find_chat_format(
-            tokenizer.info.mode, assets.config, start_date=options.system_start_date
+            tokenizer.info.mode,
+            assets.config,
+            start_date=options.system_start_date,
+            token_to_id=tokenizer.token_to_id,
         )
         self.media = MediaModel.of(
             assets,
             tokenizer_mode=tokenizer.info.mode,
             tolerated_keys=options.media.tolerated_keys,
+            tekken=getattr(tokenizer, "media_blocks", None),
         )
+        self.hash_memo = engine_request.make_hash_memo(options)
 
     # -- the whole line -----------------------------------------------------------------------
 
@@ -106,8 +124,10 @@ class Renderer:
             chat = request
         else:
             chat = self.decode(request, ChatCompletionRequest)
-        if self.chat_format is not None or isinstance(self.tokenizer, ChatTokenizer):
+        if self.chat_format is not None:
             return ()
+        if self.chat_tokenizer is not None:
+            return native_conversation(self, chat).media
         chat_params = self.chat_params(chat)
         template = self.template_for(chat_params.chat_template, has_tools=bool(self.tools_of(chat)))
         return self.to_conversation(chat, chat_params, template).media
@@ -118,13 +138,32 @@ class Renderer:
             line.engine_input for line in self.prompt_lines(self.decode(request, CompletionRequest))
         ]
 
-    def render_pooling(self, request: Body | PoolingRequest) -> list[EngineInput]:
+    def render_pooling(
+        self, request: Body | PoolingRequest, *, media: Sequence[MediaItem] | None = None
+    ) -> list[EngineInput]:
         """Render an embedding or rerank body (`input` or `messages`), with the full budget."""
         pooling = self.decode(request, PoolingRequest)
         pooling.check_runner(self.options.runner)
         if pooling.messages is not None:
-            return [self.chat_line(pooling).engine_input]
+            return [self.chat_line(pooling, media=media).engine_input]
         return [line.engine_input for line in self.prompt_lines(pooling)]
+
+    def render_scoring(
+        self, request: Body | ScoringRequest, *, is_apart: bool = False
+    ) -> list[EngineInput]:
+        """Render a score or rerank body: a prompt for every pair.
+
+        With `is_apart` for every query, then every document, as models that embed them need.
+        """
+        body = self.decode(request, ScoringRequest)
+        return score_lines(self, body, self.assets.config, is_apart=is_apart)
+
+    def render_encoder_decoder(
+        self, request: Body | EncoderDecoderRequest, *, media: Sequence[MediaItem] = ()
+    ) -> EncoderDecoderInput:
+        """Render `encoder_prompt` and `decoder_prompt`; `media` is the clip of a Whisper."""
+        body = self.decode(request, EncoderDecoderRequest)
+        return encoder_decoder_line(self, body, self.assets.config, media)
 
     def generate_request(
         self,
@@ -156,11 +195,14 @@ class Renderer:
             for index, one in enumerate(inputs)
         ]
 
-    def tokenize(self, request: Body | TokenizeRequest) -> TokenizeResponse:
+    def tokenize(
+        self, request: Body | TokenizeRequest, *, media: Sequence[MediaItem] | None = None
+    ) -> TokenizeResponse:
         """Count and list the tokens of a prompt or a chat; no limit on length applies."""
         body = self.decode(request, TokenizeRequest)
         if body.messages is not None:
-            tokens = self.chat_line(body, count_in_full=True, may_be_empty=True).tokens
+            line = self.chat_line(body, media=media, count_in_full=True, may_be_empty=True)
+            tokens = line.tokens
         else:
             rendered = RenderedText(text=body.prompt or "")
             tokens = self.to_tokens(rendered, self.tokenize_params(body), count_in_full=True)
@@ -217,6 +259,9 @@ class Renderer:
         names, name = self.options.served_model_names, getattr(decoded, "model", None)
         if names and name is not None and name not in names:
             raise UnknownModel(name=name, available=names)
+        if isinstance(decoded, ChatCompletionRequest | CompletionRequest | EncoderDecoderRequest):
+            is_wanted = isinstance(decoded, EncoderDecoderRequest)
+            check_for_encoder(self.assets.config, is_wanted=is_wanted)
         return decoded
 
     def to_conversation(
@@ -298,7 +343,7 @@ class Renderer:
         )
 
     def to_expanded(
-        self, tokens: TokenSequence, rendered: RenderedText, items: Sequence[MediaItem]
+        self, tokens: TokenSequence, rendered: RenderedText | None, items: Sequence[MediaItem]
     ) -> TokenSequence:
         """Station 3, with media: every item's placeholder replaced by its tokens."""
         return expand_items(tokens, rendered, items, media_tokens(self.media, self.tokenizer))
@@ -350,10 +395,12 @@ class Renderer:
         count_in_full: bool = False,
         with_offsets: bool = False,
         may_be_empty: bool = False,
+        tenant: str = "",
     ) -> Trace:
         """Take a chat down the line and keep every station.
 
-        `media` are the chat's items, in order; None takes those that stand in data: URLs.
+        `media` are the chat's items, in order; None takes those that stand in data: URLs. Clients
+        of different `tenant` can't name each other's items by uuid.
         """
         return chat_line(
             self,
@@ -362,6 +409,7 @@ class Renderer:
             count_in_full=count_in_full,
             with_offsets=with_offsets,
             may_be_empty=may_be_empty,
+            tenant=tenant,
         )
 
     def prompt_lines(self, request: PromptBody) -> list[Trace]:
@@ -424,27 +472,22 @@ class Renderer:
 
         `index` is the prompt's place among several.
         """
-        options = self.options
-        sampling = complete_sampling(
-            request,
-            options.sampling_defaults,
-            max_model_len=options.max_model_len,
-            num_prompt_tokens=len(engine_input.token_ids),
-            override_max_tokens=options.max_new_tokens,
-            refuse_overflow=options.refuse_overflow,
-            max_token_id=self.tokenizer.info.max_token_id,
-        )
-        is_harmony = self.chat_format is not None and self.chat_format.name == "harmony"
-        if is_harmony and isinstance(request, ChatCompletionRequest):
-            constraint = constrain_final_channel(sampling.structured_outputs)
-            sampling = replace(sampling, structured_outputs=constraint)
-        return generate_request(
-            engine_input,
-            request,
-            sampling,
-            model=request.model,
-            request_id=request_id,
-            index=index,
-            default_chat_template_kwargs=options.default_chat_template_kwargs,
-            is_harmony=is_harmony,
-        )
+        return engine_request.to_generate_request(self, engine_input, request, request_id, index)
+
+    def sampling_params(
+        self, request: ChatCompletionRequest | CompletionRequest, engine_input: EngineInput
+    ) -> SamplingParams:
+        """Complete the sampling parameters of a request whose prompt is known.
+
+        Raises: as `complete_sampling`.
+        """
+        return engine_request.sampling_params(self, request, engine_input)
+
+    def block_hashes(self, engine_input: EngineInput, *, model: str | None = None) -> BlockHashes:
+        """Hash the full blocks of a prompt as the engine's prefix cache does.
+
+        `model` is the name the request used: an adapter's is part of the hashes.
+
+        Raises: `InvalidRequest` where the option `block_hashing` is not set.
+        """
+        return engine_request.block_hashes(self, engine_input, name=model)

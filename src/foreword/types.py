@@ -203,6 +203,17 @@ class EngineInput:
     """Wall-clock seconds since the epoch at which rendering began."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderDecoderInput:
+    """The two prompts of a model with an encoder and a decoder, each within its budget.
+
+    The decoder's begins with the model's start token; what was cut is told of each by itself.
+    """
+
+    encoder: EngineInput
+    decoder: EngineInput
+
+
 class RenderedChat(NamedTuple):
     """What `Renderer.render_chat` gives: output parsers need the conversation too."""
 
@@ -328,6 +339,31 @@ class ChatTokenizer(Protocol):
         """Return the tokens of a whole conversation.
 
         Raises: `InvalidRequest` for what the format cannot say.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairShape:
+    """The special tokens around and between two texts that are one prompt.
+
+    `needs_types` says that the model tells the two apart by token types, which no id carries.
+    """
+
+    prefix: TokenIds
+    middle: TokenIds
+    suffix: TokenIds
+    needs_types: bool = False
+
+
+@runtime_checkable
+class PairTokenizer(Protocol):
+    """A tokenizer that knows how two texts become one prompt."""
+
+    def pair_shape(self) -> PairShape:
+        """Return what stands around and between the tokens of two texts.
+
+        Raises: `UnsupportedFeature` when the file puts them together in another way.
         """
         ...
 

@@ -1,13 +1,16 @@
 """A real vLLM engine on this machine's CPU, with random weights: started, watched, ended.
 
 Rules of this file: it runs in the environment FOREWORD_ENGINE_ENV names (scripts/engine_env). Its
-model is the demo model's tokenizer with a tiny network: answers are nonsense, but always the same.
+model is the demo model's tokenizer with a tiny random network: answers are nonsense, but always the
+same, and no two tokens are nearly alike in probability.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import shutil
 import signal
 import socket
@@ -15,6 +18,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +33,7 @@ START_SECONDS = 240
 
 
 def make_model(folder: Path) -> Path:
-    """Write a model folder without weights; vLLM makes random ones."""
+    """Write a model folder with random weights."""
     shutil.copytree(DEMO, folder)
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     ids = [*tokenizer["model"]["vocab"].values(), *(t["id"] for t in tokenizer["added_tokens"])]
@@ -52,7 +56,37 @@ def make_model(folder: Path) -> Path:
         "vocab_size": (max(ids) + 64) // 64 * 64,
     }
     (folder / "config.json").write_text(json.dumps(config))
+    write_weights(folder / "model.safetensors", config)
     return folder
+
+
+def write_weights(file: Path, config: dict[str, Any]) -> None:
+    """Write weights that tell tokens apart; vLLM's own random ones are too small for that."""
+    size, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
+    queries, keys = (config[f"num_{kind}_heads"] * head for kind in ("attention", "key_value"))
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed_tokens": (config["vocab_size"], size), "norm": (size,),
+    }  # fmt: skip
+    for layer in range(config["num_hidden_layers"]):
+        for name, shape in (
+            ("self_attn.q_proj", (queries, size)), ("self_attn.k_proj", (keys, size)),
+            ("self_attn.v_proj", (keys, size)), ("self_attn.o_proj", (size, queries)),
+            ("self_attn.q_norm", (head,)), ("self_attn.k_norm", (head,)),
+            ("mlp.gate_proj", (inner, size)), ("mlp.up_proj", (inner, size)),
+            ("mlp.down_proj", (size, inner)),
+            ("input_layernorm", (size,)), ("post_attention_layernorm", (size,)),
+        ):  # fmt: skip
+            shapes[f"layers.{layer}.{name}"] = shape
+    rng, header, data = random.Random(7), {}, bytearray()
+    for name, shape in shapes.items():
+        start, is_norm = len(data), len(shape) == 1
+        values = (1.0 if is_norm else rng.gauss(0, 0.3) for _ in range(math.prod(shape)))
+        data += array("f", values).tobytes()
+        header[f"model.{name}.weight"] = {
+            "dtype": "F32", "shape": shape, "data_offsets": [start, len(data)],
+        }  # fmt: skip
+    told = json.dumps(header).encode()
+    file.write_bytes(len(told).to_bytes(8, "little") + told + data)
 
 
 def free_port() -> int:
@@ -76,7 +110,7 @@ class RealEngine:
         }
         command = [
             f"{ENVIRONMENT}/bin/vllm", "serve", str(model), "--served-model-name", "tiny",
-            "--load-format", "dummy", "--dtype", "float32", "--max-model-len", "4096",
+            "--dtype", "float32", "--max-model-len", "4096",
             "--enforce-eager", *args,
         ]  # fmt: skip
         with log.open("wb") as sink:

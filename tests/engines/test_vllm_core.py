@@ -14,17 +14,23 @@ from foreword.engines.msgpack_frames import Tensor, encode_frames
 from foreword.engines.vllm_core import (
     LoRARequest,
     MultiModalFieldElem,
-    PoolingParams,
     VllmCore,
     abort_message,
     add_message,
     start_wave_message,
     utility_message,
 )
-from foreword.engines.vllm_core.params import LateChunkingParams, LateInteractionParams
 from foreword.engines.vllm_core.request import LAYOUTS, KvHintAction, KvHintsEnvelope
 from foreword.errors import InvalidRequest, UnsupportedFeature
-from foreword.sampling import OutputKind, RepetitionDetection, SamplingParams, StructuredOutputs
+from foreword.sampling import (
+    LateChunkingParams,
+    LateInteractionParams,
+    OutputKind,
+    PoolingParams,
+    RepetitionDetection,
+    SamplingParams,
+    StructuredOutputs,
+)
 from foreword.types import Engine, EngineInput, MediaSpan
 
 
@@ -313,19 +319,26 @@ def test_pooling_parameters_are_an_array_and_exclude_sampling() -> None:
     got = pooled(PoolingParams(task="embed", dimensions=64))
     assert got[3] is None
     assert got[4] == [None, 64, None, None, "embed", False, None, None, None, 2, None]
+    scoring = LateInteractionParams(mode="cache_query", query_key="key", query_uses=2)
     params = PoolingParams(
         use_activation=True,
         step_tag_id=1,
-        returned_token_ids=[2],
+        returned_token_ids=(2,),
         requires_token_ids=True,
         skip_reading_prefix_cache=True,
-        late_interaction_params=LateInteractionParams("cache_query", "key", 2),
+        late_interaction_params=scoring,
         extra_kwargs={"k": 1},
-        late_chunking_params=LateChunkingParams(32),
     )
     assert pooled(params)[4] == [
-        True, None, 1, [2], None, True, True, ["cache_query", "key", 2], {"k": 1}, 2, [32],
+        True, None, 1, [2], None, True, True, ["cache_query", "key", 2], {"k": 1}, 2, None,
     ]  # fmt: skip
+    params = PoolingParams(
+        task="token_embed", late_chunking_params=LateChunkingParams(chunk_size=32)
+    )
+    assert pooled(params)[4][-2:] == [2, [32]]
+    with pytest.raises(UnsupportedFeature) as caught:  # it would answer as if nobody had asked
+        VllmCore(version="0.32.0+cpu").request(INPUT, request_id="r", params=params)
+    assert caught.value.param == "late_chunking_params"
 
 
 def media_input(*spans: tuple[int, int, Any]) -> EngineInput:

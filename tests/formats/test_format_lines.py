@@ -11,7 +11,7 @@ import pytest
 
 import foreword
 from foreword import demo
-from foreword.errors import InvalidRequest, PromptTooLong
+from foreword.errors import InvalidRequest, PromptTooLong, UnsupportedFeature
 from foreword.formats import BY_MODE, find_chat_format
 from foreword.params import ChatParams
 from foreword.protocols.chat_completions import ChatCompletionRequest
@@ -192,3 +192,27 @@ def test_a_station_alone_renders_natively_too(harmony: foreword.Renderer) -> Non
     request = harmony.decode({"messages": [HELLO]}, ChatCompletionRequest)
     conversation = harmony.to_conversation(request, ChatParams(), None)
     assert harmony.to_text(conversation).text.endswith("<|end|><|start|>assistant")
+
+
+@pytest.mark.parametrize("name", ["harmony", "deepseek_v32", "deepseek_v4", "deepseek_v41"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        {"type": "image", "url": "https://example.com/a.png"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "video_url", "video_url": {"url": "file:///etc/passwd"}},
+    ],
+)
+def test_media_are_refused_by_name(
+    name: str, part: dict[str, Any], harmony: foreword.Renderer
+) -> None:
+    renderer = harmony
+    if name != "harmony":
+        renderer = foreword.load(demo.model_folder(), tokenizer_mode=name)
+    said = {"role": "user", "content": [{"type": "text", "text": "a"}, part]}
+    body = {"messages": [said]}
+    assert renderer.collect_media(body) == ()
+    with pytest.raises(UnsupportedFeature, match=f"content part type {part['type']}") as refusal:
+        renderer.render_chat(body)
+    assert refusal.value.param == "messages[0].content[1]"

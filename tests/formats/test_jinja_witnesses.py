@@ -120,12 +120,22 @@ def theirs(name: str, messages: Messages, kwargs: dict[str, Any], **more: Any) -
     return rendered.text
 
 
+@pytest.mark.witness(
+    family="mode:deepseek_v32",
+    what="chats that think, where both cover a case",
+    against="the model's public template",
+)
 @pytest.mark.parametrize("case", TALKS)
 def test_deepseek_v32_that_thinks(case: str) -> None:
     kwargs = {"thinking": True}
     assert ours("deepseek_v32", TALKS[case], kwargs) == theirs("deepseek_v32", TALKS[case], kwargs)
 
 
+@pytest.mark.witness(
+    family="mode:deepseek_v4",
+    what="chats with and without thinking and tools, where both cover a case",
+    against="the model's public template",
+)
 @pytest.mark.parametrize("effort", ["low", "high", "max"])
 @pytest.mark.parametrize("case", ["one", "system", "turns", "reasoned"])
 def test_deepseek_v4_that_thinks(case: str, effort: str) -> None:
@@ -150,6 +160,11 @@ def test_deepseek_v4_with_tools(case: str, thinking: bool) -> None:
     assert said == theirs("deepseek_v4", messages, kwargs, tools=TOOLS)
 
 
+@pytest.mark.witness(
+    family="format:gpt_oss",
+    what="chats at each effort, where both cover a case",
+    against="the model's public template",
+)
 @pytest.mark.parametrize("effort", ["low", "medium", "high"])
 @pytest.mark.parametrize("case", ["one", "reasoned"])
 def test_harmony(case: str, effort: str) -> None:

@@ -172,6 +172,18 @@ def _plain(response: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.witness(
+    family=(
+        "mode:hf",
+        "mode:mistral",
+        "mode:deepseek_v32",
+        "mode:deepseek_v4",
+        "format:gpt_oss",
+    ),
+    what="status, ids, offsets, parameters and every other field of all recorded chat, completion, "
+    "tokenize and detokenize answers",
+    against="vLLM 0.33's render server",
+)
 @pytest.mark.parametrize(("model", "name"), list(_goldens()) if DATA.is_dir() else [])
 def test_golden(model: str, name: str) -> None:
     golden = json.loads((DATA / "golden" / model / f"{name}.json").read_text())

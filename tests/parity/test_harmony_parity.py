@@ -103,6 +103,12 @@ def make(maker: Maker) -> tuple[Conversation, list[Any]]:
     return Conversation(messages=tuple(ours), tools=tuple(tools) if tools else None), theirs
 
 
+@pytest.mark.witness(
+    family="format:gpt_oss",
+    what="ids of random conversations and tools, control tokens spelled in them included",
+    against="oss-harmony 0.0.11",
+    needs="the group parity and the data folder",
+)
 def test_random_conversations() -> None:
     renderer = load(str(MODEL))
     encoding = oh.load_harmony_encoding(oh.HarmonyEncodingName.HARMONY_GPT_OSS)

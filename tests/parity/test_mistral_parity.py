@@ -96,6 +96,12 @@ def ours(renderer: foreword.Renderer, body: dict[str, Any]) -> list[int] | None:
         return None
 
 
+@pytest.mark.witness(
+    family="mode:mistral",
+    what="ids of 586 real conversations, or a refusal by both: Tekken v3, SentencePiece v1, v2, v3,"
+    " v7",
+    against="mistral-common 1.13 through transformers 5.20",
+)
 @pytest.mark.parametrize("version", list(VERSIONS))
 def test_every_conversation_has_the_same_ids(version: str, tmp_path: Path) -> None:
     source, name = VERSIONS[version]
@@ -115,6 +121,11 @@ def test_every_conversation_has_the_same_ids(version: str, tmp_path: Path) -> No
     assert num_rendered >= 2
 
 
+@pytest.mark.witness(
+    family="mode:mistral",
+    what="decoding",
+    against="mistral-common 1.13 through transformers 5.20",
+)
 @pytest.mark.parametrize("version", ["v3", "tekken-240718"])
 def test_text_is_decoded_alike(version: str, tmp_path: Path) -> None:
     source, name = VERSIONS[version]

@@ -189,6 +189,15 @@ def differences(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.witness(
+    family=(
+        "mode:hf",
+        "file:tokenizer.json",
+    ),
+    what="ids, offsets, decoding and special tokens of real folders: byte-level BPE, SentencePiece "
+    "BPE, Unigram, WordPiece",
+    against="transformers 5.20",
+)
 @pytest.mark.skipif(not FOLDERS, reason="the data folder beside the checkout is absent")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_real_folders_agree_with_transformers(folder: Path, tmp_path: Path) -> None:
@@ -196,6 +205,11 @@ def test_real_folders_agree_with_transformers(folder: Path, tmp_path: Path) -> N
     assert differences(stage(folder, tmp_path, config=config)) == []
 
 
+@pytest.mark.witness(
+    family="file:tokenizer.json",
+    what="what tokenizer_config.json changes",
+    against="transformers 5.20",
+)
 @pytest.mark.skipif(not FOLDERS, reason="the data folder beside the checkout is absent")
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: f"{v[0]}-{v[1]['model_type']}")
 def test_altered_configurations_agree_with_transformers(variant: Any, tmp_path: Path) -> None:

@@ -1,4 +1,8 @@
-"""Wire bytes against vLLM's own decoder and encoder, field by field."""
+"""Wire bytes against vLLM's own decoder and encoder, field by field.
+
+Where vLLM is: its own environment, or that of `scripts/engine_env`, which tests/engine/ runs it in;
+there the Python files of another version, first on PYTHONPATH, are compared as well.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,23 @@ from foreword.engines.msgpack_frames import array_values
 from foreword.engines.vllm_core import (
     FinishReason,
     LoRARequest,
-    PoolingParams,
     VllmCore,
     add_message,
     decode_outputs,
     decode_ready,
 )
 from foreword.engines.vllm_core.outputs import EngineCoreOutput, EngineCoreOutputs
-from foreword.engines.vllm_core.params import SamplingMap
+from foreword.engines.vllm_core.params import PoolingArray, SamplingMap
 from foreword.engines.vllm_core.request import EngineCoreRequest, KvHintAction, KvHintsEnvelope
-from foreword.sampling import OutputKind, RepetitionDetection, SamplingParams, StructuredOutputs
+from foreword.sampling import (
+    LateChunkingParams,
+    LateInteractionParams,
+    OutputKind,
+    PoolingParams,
+    RepetitionDetection,
+    SamplingParams,
+    StructuredOutputs,
+)
 from foreword.types import EngineInput, MediaSpan
 
 pytest.importorskip("vllm", reason="needs vLLM itself (0.32 or 0.33), with torch")
@@ -30,6 +41,16 @@ pytest.importorskip("vllm", reason="needs vLLM itself (0.32 or 0.33), with torch
 pytestmark = [pytest.mark.parity, pytest.mark.filterwarnings("ignore")]
 
 CORE = VllmCore(version="0.33.0")
+NEWER: dict[str, dict[str, tuple[str, ...]]] = {
+    "0.32.0": {"PoolingParams": ("late_chunking_params",), "EngineCoreOutput": ("error",)}
+}
+"""The last fields, which an older vLLM does not have yet and passes over."""
+
+
+def last_fields(name: str) -> tuple[str, ...]:
+    import vllm
+
+    return NEWER.get(vllm.__version__.partition("+")[0], {}).get(name, ())
 
 
 def decode(request: EngineCoreRequest) -> Any:
@@ -78,6 +99,7 @@ def random_values(rng: random.Random) -> dict[str, Any]:
         "bad_words": any_of([], ["x", "x", "y"]),
         "thinking_token_budget": any_of(None, -1, 10),
         "routed_experts_prompt_start": any_of(0, 2),
+        "prompt_logprob_start": None,
     }
 
 
@@ -123,6 +145,31 @@ def test_sampling_parameters_mean_the_same() -> None:
         assert fields_of(got) == fields_of(expected)
 
 
+def test_ids_to_score_and_to_replay() -> None:
+    from vllm import sampling_params as theirs
+
+    prompt = EngineInput(token_ids=array("I", [1, 2, 3]))
+    rows = ((5, 6, 7), (8,), (-1, 9))
+    ours = SamplingParams(prompt_logprob_token_ids=rows, prompt_logprob_start=2)
+    got = decode(CORE.request(prompt, request_id="r", params=ours)).sampling_params
+    assert got.prompt_logprob_token_ids.tolist() == [[5, 6, 7], [8, -1, -1], [-1, 9, -1]]
+    assert got.prompt_logprob_token_ids.dtype == "int32"
+    assert (got.prompt_logprob_start, got.skip_reading_prefix_cache) == (2, True)
+    large = tuple((one,) * 40 for one in range(9))  # of a frame of its own
+    ours = SamplingParams(prompt_logprob_token_ids=large)
+    got = decode(CORE.request(prompt, request_id="r", params=ours)).sampling_params
+    assert got.prompt_logprob_token_ids.tolist() == [list(row) for row in large]
+    ours = SamplingParams(trace_decode_token_ids=(4, 5))
+    got = decode(CORE.request(prompt, request_id="r", params=ours)).sampling_params
+    assert fields_of(got) == fields_of(theirs.SamplingParams(trace_decode_token_ids=[4, 5]))
+
+
+@pytest.mark.witness(
+    family="engine:vLLM, core",
+    what="every field of a request, and what the engine writes back",
+    against="vLLM's own encoder and decoder",
+    needs="vLLM 0.32 or 0.33, with torch",
+)
 def test_everything_else_of_a_request() -> None:
     ids = [5, 70_000, 2**32 - 1]
     spans = (
@@ -177,12 +224,31 @@ def test_everything_else_of_a_request() -> None:
 
 
 def test_pooling_parameters() -> None:
+    from vllm import pooling_params as theirs
+
     prompt = EngineInput(token_ids=array("I", [1]))
-    got = decode(
-        CORE.request(prompt, request_id="r", params=PoolingParams(task="embed", dimensions=4))
-    )
-    assert got.sampling_params is None
-    assert (got.pooling_params.task, got.pooling_params.dimensions) == ("embed", 4)
+    scoring = {"mode": "score_doc", "query_key": "k"}
+    for values in (
+        {"task": "embed", "dimensions": 4},
+        {"task": "token_embed", "use_activation": False, "requires_token_ids": True},
+        {"step_tag_id": 3, "returned_token_ids": [1, 2], "extra_kwargs": {"a": 1}},
+        {"late_interaction_params": scoring, "skip_reading_prefix_cache": True},
+        {"task": "token_embed", "late_chunking_params": {"chunk_size": 7}},
+    ):
+        if not values.keys().isdisjoint(last_fields("PoolingParams")):
+            continue
+        ours, wanted = dict(values), dict(values)
+        if "returned_token_ids" in values:
+            ours["returned_token_ids"] = (1, 2)
+        if "late_interaction_params" in values:
+            ours["late_interaction_params"] = LateInteractionParams(**scoring)
+            wanted["late_interaction_params"] = theirs.LateInteractionParams(**scoring)
+        if "late_chunking_params" in values:
+            ours["late_chunking_params"] = LateChunkingParams(chunk_size=7)
+            wanted["late_chunking_params"] = theirs.LateChunkingParams(chunk_size=7)
+        got = decode(CORE.request(prompt, request_id="r", params=PoolingParams(**ours)))
+        assert got.sampling_params is None
+        assert fields_of(got.pooling_params) == fields_of(theirs.PoolingParams(**wanted))
 
 
 def test_fields_stand_where_theirs_stand() -> None:
@@ -191,11 +257,16 @@ def test_fields_stand_where_theirs_stand() -> None:
     from vllm.v1 import engine
 
     assert EngineCoreRequest.__struct_fields__ == engine.EngineCoreRequest.__struct_fields__
-    assert PoolingParams.__struct_fields__ == TheirPooling.__struct_fields__
-    assert set(SamplingMap.__struct_fields__) <= set(TheirSampling.__struct_fields__)
+    assert PoolingArray.__struct_fields__ == (
+        *TheirPooling.__struct_fields__, *last_fields("PoolingParams"),
+    )  # fmt: skip
+    # What vLLM notes for its own log is all that is left out.
+    assert {*SamplingMap.__struct_fields__, "_watermarking_skipped"} == {
+        *TheirSampling.__struct_fields__
+    }
     assert EngineCoreOutputs.__struct_fields__ == engine.EngineCoreOutputs.__struct_fields__
     theirs = [name.removesuffix("_tensors") for name in engine.EngineCoreOutput.__struct_fields__]
-    assert list(EngineCoreOutput.__struct_fields__) == theirs
+    assert list(EngineCoreOutput.__struct_fields__) == [*theirs, *last_fields("EngineCoreOutput")]
 
 
 def test_what_their_encoder_writes_is_read() -> None:

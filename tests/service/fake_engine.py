@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -21,11 +23,52 @@ ADD, ABORT, UTILITY = b"\x00", b"\x01", b"\x03"
 REQUEST_ID, PROMPT, SAMPLING, CLIENT_INDEX, PRIORITY, EXTERNAL_ID = 0, 1, 3, 11, 13, 16
 NUM_FIELDS = 22
 STOP, LENGTH, ABORTED, ERROR = 0, 1, 2, 3
+RAW_VIEW, FRAME_BYTES = 3, 256
+"""Arrays of fewer bytes lie within the message, in an extension of this type."""
+MORE_COLUMNS = 2
+"""Columns of logprobs that other requests of the same step asked for."""
 
 
 def answer_of(prompt: list[int], place: int) -> int:
     """The token at `place` of the answer to a prompt."""
     return (sum(prompt) * 31 + len(prompt) * 7 + place * 13) % 200
+
+
+def score_of(token: int, rank: int) -> float:
+    """The logprob of a token; those of rank 1 to 9 descend."""
+    return -rank - token / 1024 if rank else float("-inf")
+
+
+class Arrays:
+    """Lays arrays out in the frames of one message."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = [b""]
+
+    def add(self, dtype: str, shape: tuple[int, ...], values: list[Any]) -> list[Any]:
+        data = array({"<i4": "i", "int64": "q", "<f4": "f", "float32": "f"}[dtype], values)
+        if len(data.tobytes()) < FRAME_BYTES:
+            return [dtype, shape, msgspec.msgpack.Ext(RAW_VIEW, data.tobytes())]
+        self.frames.append(data.tobytes())
+        return [dtype, shape, len(self.frames) - 1]
+
+    def logprobs(self, tokens: list[int], width: int, *, is_prompt: bool) -> list[Any]:
+        """What is told of positions where `tokens` stand: each is its rank's third."""
+        integer, number = ("int64", "float32") if is_prompt else ("<i4", "<f4")
+        rows = [
+            [token, *((token + rank) % 200 for rank in range(-2, width - 3))] for token in tokens
+        ]
+        scores = [
+            [score_of(row[0], 3), *(score_of(one, place + 1) for place, one in enumerate(row[1:]))]
+            for row in rows
+        ]
+        shape = (len(tokens), width)
+        return [
+            self.add(integer, shape, [one for row in rows for one in row]),
+            self.add(number, shape, [one for row in scores for one in row]),
+            self.add(integer, (len(tokens),), [3] * len(tokens)),
+            None,
+        ]
 
 
 class Running:
@@ -74,6 +117,7 @@ class FakeEngine:
         self.handshakes: list[Any] = []
         self.running: dict[str, Running] = {}
         self.is_mute = False
+        self.is_forgetful = False
         self._context = zmq.asyncio.Context()
         self._tasks: list[asyncio.Task[None]] = []
         self._work = asyncio.Event()
@@ -158,15 +202,23 @@ class FakeEngine:
                 await self._step()
 
     async def _step(self) -> None:
-        outputs = []
+        outputs, arrays = [], Arrays()
         for request_id, running in list(self.running.items())[: self.max_running]:
+            is_first = not running.num_given
             tokens, reason, stop = running.step()
-            outputs.append([request_id, tokens, None, None, None, reason, stop])
+            scores = prompt_scores = None
+            if (number := running.params.get("logprobs")) is not None and not self.is_forgetful:
+                scores = arrays.logprobs(tokens, number + 1 + MORE_COLUMNS, is_prompt=False)
+            if (number := running.params.get("prompt_logprobs")) is not None and is_first:
+                prompt_scores = arrays.logprobs(running.prompt[1:], number + 1, is_prompt=True)
+            outputs.append([request_id, tokens, scores, prompt_scores, None, reason, stop])
             if reason is not None:
                 del self.running[request_id]
-        await self._send(outputs)
+        await self._send(outputs, frames=arrays.frames[1:])
 
-    async def _send(self, outputs: list[Any], utility: Any = None) -> None:
+    async def _send(
+        self, outputs: list[Any], utility: Any = None, frames: Sequence[bytes] = ()
+    ) -> None:
         if self.is_mute:
             return
         num_running = min(len(self.running), self.max_running)
@@ -176,4 +228,4 @@ class FakeEngine:
             "kv_cache_usage": 0.25,
         }
         message = [self.index, outputs, stats, time.monotonic(), utility]
-        await self.output.send_multipart([msgspec.msgpack.encode(message)])
+        await self.output.send_multipart([msgspec.msgpack.encode(message), *frames])

@@ -6,6 +6,7 @@ import asyncio
 import json
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -120,6 +121,41 @@ def test_ids_go_as_they_are_and_tokens_come_as_they_come() -> None:
 
     end = chunk(9, finish_reason="stop", stop_reason=9)
     run(lambda: Server(": ping\n\n", chunk(5), chunk(6), end, DONE), test, api_key="key")
+
+
+def scored(token: int, rank: int, *candidates: tuple[int, int]) -> dict[str, Any]:
+    top = [{"token_id": one, "logprob": -float(place), "rank": place} for one, place in candidates]
+    return {"token_id": token, "logprob": -float(rank), "rank": rank, "top_logprobs": top}
+
+
+@pytest.mark.parametrize(
+    ("number", "asked", "limit"),
+    [
+        (None, None, 20),
+        (0, 0, 20),
+        (2, 3, 20),
+        (19, 20, 20),
+        (20, 20, 20),
+        (20, 21, -1),
+        (-1, -1, -1),
+    ],
+)
+def test_logprobs_are_asked_for_and_told(number: int | None, asked: int | None, limit: int) -> None:
+    content = [scored(7, 9, (7, 9), (1, 1), (2, 2), (3, 3)), scored(1, 1, (1, 1), (2, 2), (3, 3))]
+    first = chunk(7, 1, logprobs={"content": content})
+
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        request = make_request()
+        request = replace(request, sampling=SamplingParams(max_tokens=2, logprobs=number))
+        stream = await client.submit(request)
+        scores = [one async for update in stream for one in update.scores]
+        assert server.bodies[0]["sampling_params"].get("logprobs") == asked
+        assert scores == [
+            ([7, 1, 2, 3], [-9.0, -1.0, -2.0, -3.0], [9, 1, 2, 3]),
+            ([1, 2, 3], [-1.0, -2.0, -3.0], [1, 2, 3]),
+        ]
+
+    run(lambda: Server(first, chunk(finish_reason="length"), DONE), test, max_logprobs=limit)
 
 
 def test_the_server_is_looked_after() -> None:

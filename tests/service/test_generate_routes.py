@@ -240,7 +240,7 @@ def test_tokens_that_come_together_with_the_stop_string_but_after_it_are_left_ou
         engine_input=EngineInput(token_ids=array("I", [97])),
         sampling=SamplingParams(stop=("END",)),
     )
-    choice = Choice(0, request, renderer.tokenizer, "")
+    choice = Choice(0, request, renderer.tokenizer)
     delta = choice.take(EngineUpdate(token_ids=said, finish_reason="length"))
     assert (delta.text, delta.finish_reason, delta.stop_reason) == ("count to ", "stop", "END")
     assert list(delta.token_ids) == said[: choice.num_tokens]
@@ -250,7 +250,9 @@ def test_tokens_that_come_together_with_the_stop_string_but_after_it_are_left_ou
 @pytest.mark.parametrize(
     ("body", "param"),
     [
-        ({"logprobs": 1}, "logprobs"),
+        ({"logprobs": 21}, "logprobs"),
+        ({"logprobs": 1, "logprob_token_ids": [10**6]}, "logprob_token_ids"),
+        ({"return_block_hashes": True}, "return_block_hashes"),
         ({"stop_token_ids": [10**6]}, "stop_token_ids"),
         ({"logit_bias": {"-1": 1}}, "logit_bias"),
         ({"allowed_token_ids": []}, "allowed_token_ids"),
@@ -277,7 +279,6 @@ def test_what_is_not_done_is_said(serve: Any) -> None:
         tool = {"type": "function", "function": {"name": "f"}}
         for further, param in (
             ({"echo": True}, "echo"),
-            ({"logprobs": True}, "logprobs"),
             ({"tools": [tool], "tool_choice": "required"}, "tool_choice"),
         ):
             response = await client.post(CHAT, json={"messages": MESSAGES, **further})

@@ -50,6 +50,17 @@ def clients(running: Any) -> Iterator[dict[str, httpx.Client]]:
         yield made
 
 
+@pytest.mark.witness(
+    family=(
+        "mode:hf",
+        "mode:mistral",
+        "mode:deepseek_v32",
+        "mode:deepseek_v4",
+        "format:gpt_oss",
+    ),
+    what="the same answers over HTTP",
+    against="vLLM 0.33's render server",
+)
 @pytest.mark.parametrize(("model", "name"), list(golden._goldens()) if golden.DATA.is_dir() else [])
 def test_golden(
     model: str, name: str, clients: dict[str, httpx.Client], monkeypatch: pytest.MonkeyPatch

@@ -30,6 +30,18 @@ def load(folder: Path, pairs: dict[str, Any]) -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer.from_assets(folder_assets(folder))
 
 
+@pytest.mark.witness(
+    family=(
+        "file:GGUF, qwen2",
+        "file:GGUF, llama-bpe",
+        "file:GGUF, gpt-4o",
+        "file:GGUF, deepseek-v3",
+        "file:GGUF, kimi-k2",
+    ),
+    what="ids of 20,000 texts and every added token of a header written from the real model's "
+    "tokenizer.json by the package gguf (`scripts/fuzz_files`); a sample of a small one here",
+    against="the tokenizer.json itself",
+)
 def test_a_byte_level_vocabulary_has_its_twins_ids(tmp_path: Path) -> None:
     ours, twin = load(tmp_path, byte_level_pairs()), small_models.byte_level()
     for text in [*TEXTS, "x<|end|> y"]:
@@ -86,6 +98,11 @@ def sentencepiece_pairs(data: bytes, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.witness(
+    family="file:GGUF, llama",
+    what="the same of Llama 2; a sample of a small model here",
+    against="sentencepiece 0.2, and the tokenizer.json itself",
+)
 def test_a_sentencepiece_vocabulary_has_the_librarys_ids(tmp_path: Path) -> None:
     sentencepiece = pytest.importorskip("sentencepiece", reason="needs the extra `mistral`")
     data = train_sentencepiece(

@@ -92,8 +92,8 @@ def test_everything_that_decides_the_ids_is_part_of_the_key() -> None:
 
 
 def test_a_mode_that_is_not_built_is_said() -> None:
-    with pytest.raises(UnsupportedFeature, match="kimi_audio"):
-        get_tokenizer(with_files("tiktoken.model"), mode="kimi_audio")
+    with pytest.raises(UnsupportedFeature, match="kimi_k3"):
+        get_tokenizer(with_files("tiktoken.model"), mode="kimi_k3")
 
 
 def test_a_slow_tokenizer_names_its_files_and_the_way_out() -> None:

@@ -29,8 +29,29 @@ def test_every_named_mode_loads_or_says_what_it_needs() -> None:
         assert caught.value.param == "tokenizer_mode"
 
 
+@pytest.mark.parametrize(
+    ("mode", "needed"),
+    [
+        ("gpt_oss", "model_type"),
+        ("kimi_k3", "encoding_k3.py"),
+        ("cohere", "package cohere_melody"),
+        ("grok2", "tokenizer.tok.json"),
+        ("qwen_vl", "tokenization_qwen.py"),
+    ],
+)
+def test_a_mode_that_is_not_built_says_what_file_or_package_it_needs(
+    mode: str, needed: str
+) -> None:
+    with pytest.raises(UnsupportedFeature) as caught:
+        TOKENIZER_REGISTRY.load_tokenizer_class(mode)
+    assert needed in caught.value.message
+    assert mode in caught.value.message
+
+
 def test_an_unknown_mode_lists_the_modes() -> None:
-    with pytest.raises(InvalidRequest, match=r"'nope' is unknown.*auto, deepseek_v32.*hf.*mistral"):
+    with pytest.raises(
+        InvalidRequest, match=r"'nope' is unknown.*auto, alpamayo2_super, deepseek_v32.*hf.*mistral"
+    ):
         TOKENIZER_REGISTRY.load_tokenizer_class("nope")
 
 

@@ -42,6 +42,15 @@ def kimi(folder: Path) -> tuple[HuggingFaceTokenizer, dict[bytes, int]]:
     return load(folder, "tiktoken.model", {**KIMI, "added_tokens_decoder": decoder}, ranks), ranks
 
 
+@pytest.mark.witness(
+    family=(
+        "file:tiktoken, TikTokenTokenizer",
+        "file:tiktoken, QWenTokenizer",
+    ),
+    what="ids of 20,000 texts of the real Kimi K2 file, and of one written from Qwen 3's vocabulary"
+    " (`scripts/fuzz_files`); a sample of a small one here",
+    against="tiktoken 0.14",
+)
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_the_ids_are_tiktokens(name: str, tmp_path: Path) -> None:
     tiktoken = pytest.importorskip("tiktoken", reason="needs the extra `mistral`")

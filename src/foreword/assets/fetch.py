@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from foreword.assets.files import DOWNLOAD_PATTERNS
+from foreword.assets.files import CODE_PATTERNS, DOWNLOAD_PATTERNS
 from foreword.errors import AssetsInvalid, InvalidRequest
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
@@ -25,11 +25,17 @@ _LOCK_TIMEOUT_SECONDS = 1800
 _MAX_ID_CHARS = 200
 
 
-def find_folder(model: str, *, revision: str | None = None, offline: bool | None = None) -> Path:
+def find_folder(
+    model: str,
+    *,
+    revision: str | None = None,
+    offline: bool | None = None,
+    with_code: bool = False,
+) -> Path:
     """Return the folder that holds the model's files, downloading them when it is a hub id.
 
     `offline` None follows HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE). An existing folder always
-    wins over a hub id of the same spelling.
+    wins over a hub id of the same spelling. `with_code` downloads the model's Python code too.
 
     Raises: `InvalidRequest` when it is no folder and no hub id by its spelling; `AssetsInvalid`
     when there is no such model, or it is out of reach.
@@ -54,7 +60,8 @@ def find_folder(model: str, *, revision: str | None = None, offline: bool | None
     if offline is None:
         offline = _is_set("HF_HUB_OFFLINE") or _is_set("TRANSFORMERS_OFFLINE")
     download = _from_modelscope if _is_set("FOREWORD_USE_MODELSCOPE") else _from_hugging_face
-    return download(model, revision, offline)
+    patterns = [*DOWNLOAD_PATTERNS, *(CODE_PATTERNS if with_code else ())]
+    return download(model, revision, offline, patterns)
 
 
 def display_name(model: str) -> str:
@@ -72,7 +79,9 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").strip().lower() in _TRUE
 
 
-def _from_hugging_face(model: str, revision: str | None, offline: bool) -> Path:
+def _from_hugging_face(
+    model: str, revision: str | None, offline: bool, patterns: list[str]
+) -> Path:
     import huggingface_hub
 
     try:
@@ -80,7 +89,7 @@ def _from_hugging_face(model: str, revision: str | None, offline: bool) -> Path:
             model,
             revision=revision,
             local_files_only=offline,
-            allow_patterns=list(DOWNLOAD_PATTERNS),
+            allow_patterns=patterns,
         )
     except (OSError, ValueError) as error:
         raise _hub_failure(error, model, revision, offline) from error
@@ -120,7 +129,7 @@ def _hub_failure(
     return AssetsInvalid(file=model, problem=problem, remedy=remedy)
 
 
-def _from_modelscope(model: str, revision: str | None, offline: bool) -> Path:
+def _from_modelscope(model: str, revision: str | None, offline: bool, patterns: list[str]) -> Path:
     try:
         from filelock import FileLock, Timeout
         from modelscope import snapshot_download
@@ -141,7 +150,7 @@ def _from_modelscope(model: str, revision: str | None, offline: bool) -> Path:
                 model,
                 revision=revision,
                 local_files_only=offline,
-                allow_patterns=list(DOWNLOAD_PATTERNS),
+                allow_patterns=patterns,
             )
     except Timeout as error:
         raise AssetsInvalid(

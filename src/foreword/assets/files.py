@@ -52,6 +52,9 @@ DOWNLOAD_PATTERNS = (
 )
 """Everything that decides token ids, and no weights: an allow-list, so nothing slips in."""
 
+CODE_PATTERNS = ("*.py", "*.txt", "*.json", "*.model", "*.bpe", "*.vocab")
+"""A model's own code, and what it may read: only for who trusts it."""
+
 
 def list_files(folder: Path) -> frozenset[str]:
     """Return the names of a folder's files, and of the chat templates in their own folder.

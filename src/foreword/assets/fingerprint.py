@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from foreword.assets.context_length import model_type, model_vocab_size, text_config
-from foreword.assets.files import TOKENIZER_FILE_PATTERNS
+from foreword.assets.files import CODE_PATTERNS, TOKENIZER_FILE_PATTERNS
 from foreword.errors import AssetsInvalid
 from foreword.types import ModelAssets
 from foreword.version import __version__
@@ -43,12 +43,14 @@ def fingerprint(
     max_model_len: int,
     chat_template: str | None,
     media: Mapping[str, Any] | None = None,
+    runs_own_code: bool = False,
 ) -> str:
     """Return the sha256, in hex, of what turns a request into token ids.
 
     `chat_template` is the operator's override (a name or a source), None without one; `media` all
-    that decides how many tokens an item costs, None where the model takes none. Reads the
-    tokenizer files that `assets` does not hold in memory (tekken.json, tokenizer.model ...).
+    that decides how many tokens an item costs, None where the model takes none; `runs_own_code`
+    says that the model's own Python code tokenizes, which then counts. Reads the tokenizer files
+    that `assets` does not hold in memory (tekken.json, tokenizer.model ...).
 
     Raises: `AssetsInvalid` when such a file has gone since the assets were loaded.
     """
@@ -75,6 +77,9 @@ def fingerprint(
     }
     if media is not None:
         content["media"] = media
+    if runs_own_code:
+        code = _digests(assets, CODE_PATTERNS)
+        content["code"] = code | {"transformers": version("transformers")}
     text = json.dumps(
         content, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=_plain
     )
@@ -85,10 +90,17 @@ def _tokenizer_digests(assets: ModelAssets) -> dict[str, str]:
     digests: dict[str, str] = {}
     if assets.tokenizer_json is not None:
         digests["tokenizer.json"] = hashlib.sha256(assets.tokenizer_json).hexdigest()
-    for name in assets.file_names - digests.keys():
-        if any(fnmatchcase(name, pattern) for pattern in TOKENIZER_FILE_PATTERNS):
-            digests[name] = _file_digest(Path(assets.folder), name)
-    return digests
+    return _digests(assets, TOKENIZER_FILE_PATTERNS, but=digests.keys()) | digests
+
+
+def _digests(
+    assets: ModelAssets, patterns: Iterable[str], but: Iterable[str] = ()
+) -> dict[str, str]:
+    return {
+        name: _file_digest(Path(assets.folder), name)
+        for name in assets.file_names.difference(but)
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
+    }
 
 
 def _file_digest(folder: Path, name: str) -> str:

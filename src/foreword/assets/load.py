@@ -29,9 +29,15 @@ MEDIA_FILES = frozenset(
 
 
 def load_assets(
-    model: str, *, revision: str | None = None, offline: bool | None = None
+    model: str,
+    *,
+    revision: str | None = None,
+    offline: bool | None = None,
+    with_code: bool = False,
 ) -> ModelAssets:
     """Read a model: a local folder or GGUF file, or a hub id whose small files are downloaded.
+
+    `with_code` downloads the model's own Python code too, and what that may read.
 
     Raises: `AssetsInvalid` when the model cannot be found, has no tokenizer, or one of its files
     is broken.
@@ -39,15 +45,16 @@ def load_assets(
     path = Path(os.path.expanduser(model))
     if path.suffix == gguf.SUFFIX and os.path.isfile(path):
         return gguf.gguf_assets(model, path.parent, path.name)
-    folder = find_folder(model, revision=revision, offline=offline)
+    folder = find_folder(model, revision=revision, offline=offline, with_code=with_code)
     file_names = files.list_files(folder)
     if not _has_tokenizer(file_names) and (name := gguf.choose_gguf(file_names)):
         return gguf.gguf_assets(model, folder, name)
-    _check_has_tokenizer(display_name(model), file_names)
+    tokenizer_config = files.read_json(folder, "tokenizer_config.json")
+    if not tokenizer_config.get("auto_map"):  # code of its own may read any file
+        _check_has_tokenizer(display_name(model), file_names)
     tokenizer_json = files.read_bytes(folder, "tokenizer.json")
     if tokenizer_json is not None and not tokenizer_json.strip():
         raise AssetsInvalid(file="tokenizer.json", problem="the file is empty.")
-    tokenizer_config = files.read_json(folder, "tokenizer_config.json")
     templates = find_templates(folder, file_names, tokenizer_config)
     sentence = read_sentence_settings(folder, file_names)
     config = _read_config(folder, file_names)

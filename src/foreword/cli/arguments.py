@@ -91,6 +91,25 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--tokenizer-mode", metavar="MODE", default="auto", help="auto (the default), hf, …"
     )
     group.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="let tokenizer code that the model brings run, where none of its files can be read"
+        " without; needs foreword[transformers]",
+    )
+    group.add_argument(
+        "--accelerated",
+        choices=("on", "off"),
+        default="off",
+        help="the accelerated tokenizer engine of foreword[fast], checked against the reference"
+        " while loading (seconds); off is the default, since a command tokenizes once",
+    )
+    group.add_argument(
+        "--system-start-date",
+        metavar="YYYY-MM-DD",
+        help="the current date told to models whose chat format tells one (gpt-oss), so that the"
+        " same request gives the same tokens every day; by default today",
+    )
+    group.add_argument(
         "--chat-template",
         metavar="TEMPLATE",
         help="in place of the model's own: a file, the name of one of the model's, or its source",

@@ -29,15 +29,27 @@ def load_renderer(options: Namespace, warn: Callable[[str], None] | None = None)
         max_model_len=requested_length(options),
         runner=options.runner,
         tokenizer_mode=options.tokenizer_mode,
+        trust_remote_code=options.trust_remote_code,
+        accelerated=options.accelerated == "on",
+        system_start_date=options.system_start_date,
         served_model_name=tuple(options.served_model_name),
         chat_template=find_template(options.chat_template),
         offline=True if options.offline else None,
         trust_request_chat_template=options.trust_request_chat_template,
         max_body_bytes=MAX_BODY_BYTES,
     )
-    for warning in renderer.assets.warnings if warn else ():
-        warn(warning)  # type: ignore[misc]
+    if warn is not None:
+        for warning in (*renderer.assets.warnings, *_engine_warnings(renderer, options)):
+            warn(warning)
     return renderer
+
+
+def _engine_warnings(renderer: Renderer, options: Namespace) -> tuple[str, ...]:
+    tokenizer = renderer.tokenizer
+    if options.accelerated != "on" or getattr(tokenizer, "fast", None) is not None:
+        return ()
+    why = getattr(tokenizer, "engine_report", "this tokenizer has no such engine")
+    return (f"The accelerated engine is not used: {why}.",)
 
 
 def requested_length(options: Namespace) -> int | None:

@@ -12,6 +12,7 @@ from foreword.cli.json_output import to_plain
 from foreword.diagnosis import RequestKind, Stations, walk
 from foreword.engines.vllm_generate import to_dict
 from foreword.errors import InvalidRequest, UnsupportedFeature
+from foreword.protocols.bodies import two_prompts_of
 from foreword.renderer import Renderer, kind_of
 
 Body = bytes | dict[str, Any]
@@ -45,6 +46,8 @@ def render_one(renderer: Renderer, body: Body, *, kind: RequestKind, station: st
 
     Raises: any `ForewordError` of the line up to that station.
     """
+    if (shape := two_prompts_of(body)) is not None:
+        return to_plain(_render_two(renderer, body, shape, station))
     if station == "engine" and kind != "pooling":
         made = renderer.generate_request(body, kind=kind)
         return [to_dict(one) for one in made] if isinstance(made, list) else to_dict(made)
@@ -56,6 +59,17 @@ def render_one(renderer: Renderer, body: Body, *, kind: RequestKind, station: st
     others = range(1, first.num_prompts)
     reached = [first, *(_reach(renderer, body, kind, index, station) for index in others)]
     return [_value(stations, station) for stations in reached]
+
+
+def _render_two(renderer: Renderer, body: Body, shape: str, station: str) -> Any:
+    if station not in ("input", "engine"):
+        raise UnsupportedFeature(
+            feature=f"--to {station} for a body with encoder_prompt or documents",
+            remedy="Leave --to out: the engine's input of each prompt is shown.",
+        )
+    if shape == "scoring":
+        return renderer.render_scoring(body)
+    return renderer.render_encoder_decoder(body)
 
 
 def _render_input(renderer: Renderer, body: Body, kind: RequestKind) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from foreword.engines.vllm_generate import GenerateRequest
 from foreword.errors import ForewordError, InvalidRequest, PromptTooManyChars
+from foreword.line import read_natively
 from foreword.media.items import MediaItem
 from foreword.params import TokenizeParams
 from foreword.protocols.chat_completions import ChatCompletionRequest
@@ -21,7 +22,13 @@ from foreword.renderer import Body, Renderer
 from foreword.stages.tokenization import tokenize_ids
 from foreword.templating import CompiledTemplate
 from foreword.trace import Kind, Laps, Trace
-from foreword.types import Conversation, EngineInput, RenderedText, TokenSequence
+from foreword.types import (
+    ChatTokenizer,
+    Conversation,
+    EngineInput,
+    RenderedText,
+    TokenSequence,
+)
 
 Station = Literal["request", "template", "conversation", "text", "tokens", "budget", "engine"]
 STATIONS: tuple[Station, ...] = get_args(Station)
@@ -140,6 +147,7 @@ class _Steps:
         self.reached: dict[str, Any] = {}
         self.laps = Laps()
         self.wants_mask = False
+        self.is_native = False
         self.station: Station = "request"
 
     def stop(self, error: ForewordError, station: Station | None = None) -> None:
@@ -221,7 +229,14 @@ class _Steps:
         return params
 
     def _say(self, request: ChatCompletionRequest | PoolingRequest) -> None:
-        options = self.renderer.options
+        options, tokenizer = self.renderer.options, self.renderer.tokenizer
+        if isinstance(tokenizer, ChatTokenizer):
+            self._enter("conversation")
+            said = read_natively(self.renderer, tokenizer, request, self.laps)
+            self.reached |= said._asdict()
+            self.is_native = True
+            self._arrive("conversation")
+            return
         self._enter("template")
         chat_params = self.renderer.chat_params(request)
         tools = request.tool_dicts(exclude_when_none=options.exclude_tools_when_tool_choice_none)
@@ -277,7 +292,9 @@ class _Steps:
         self.station = station
 
     def _arrive(self, station: Station) -> None:
-        if station in _LAPS and (station != "text" or "conversation" in self.reached):
+        is_timed = self.is_native and station != "budget"
+        is_text_alone = station == "text" and "conversation" not in self.reached
+        if station in _LAPS and not is_timed and not is_text_alone:
             self.laps.lap(_LAPS[station])
         if self.until == station:
             raise _Arrived

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from foreword.blocks import BlockHashes
 from foreword.chat.reused_ids import without_reused_ids
 from foreword.errors import InvalidRequest
 from foreword.sampling.fields import GenerationFields, StreamOptions
@@ -49,7 +50,8 @@ class GenerateRequest:
     """What vLLM's generate side takes in place of a prompt.
 
     Shapes: `token_offsets` are character spans, half-open; `features` and `content_parts` exclude
-    each other; `parse_context` is what parses the output of a chat.
+    each other; `parse_context` is what parses the output of a chat. `block_hashes` are for whoever
+    routes the request; an engine passes over them.
     """
 
     request_id: str
@@ -70,6 +72,7 @@ class GenerateRequest:
     priority: int = 0
     kv_transfer_params: Mapping[str, Any] | None = None
     ec_transfer_params: Mapping[str, Any] | None = None
+    block_hashes: BlockHashes | None = None
 
     def to_json(self) -> bytes:
         """Return the request as the bytes of its JSON object."""
@@ -90,6 +93,7 @@ def generate_request(
     index: int | None = None,
     default_chat_template_kwargs: Mapping[str, Any] | None = None,
     is_harmony: bool = False,
+    block_hashes: BlockHashes | None = None,
 ) -> GenerateRequest:
     """Return what vLLM's generate side needs to answer `request`.
 
@@ -129,6 +133,7 @@ def generate_request(
         priority=request.priority,
         kv_transfer_params=without_reused_ids(request.kv_transfer_params),
         ec_transfer_params=request.ec_transfer_params or None,
+        block_hashes=block_hashes,
     )
 
 
@@ -182,12 +187,19 @@ def _wire(request: GenerateRequest) -> dict[str, Any]:
     wire["sampling_params"] = sampling_to_dict(request.sampling_params)
     if request.token_offsets is not None:
         wire["token_offsets"] = [list(span) for span in request.token_offsets]
+    hashes = wire.pop("block_hashes")  # vLLM's own answer has no such key
+    if hashes is not None:
+        wire["block_hashes"] = {
+            "block_size": hashes.block_size,
+            "algorithm": hashes.algorithm,
+            "hashes": hashes.to_hex(),
+        }
     return wire
 
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(one) for one in value]
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

@@ -13,9 +13,10 @@ from foreword.formats.deepseek_v4 import DeepSeekV4
 from foreword.formats.deepseek_v32 import DeepSeekV32
 from foreword.formats.deepseek_v41 import DeepSeekV41
 from foreword.formats.harmony import Harmony
+from foreword.formats.inkling import Inkling
 from foreword.types import ChatFormat
 
-__all__ = ["BY_MODE", "BY_MODEL_TYPE", "find_chat_format"]
+__all__ = ["BY_MODE", "BY_MODEL_TYPE", "BY_VOCABULARY", "find_chat_format"]
 
 BY_MODE: Mapping[str, Callable[[], ChatFormat]] = {
     "deepseek_v32": DeepSeekV32,
@@ -24,6 +25,11 @@ BY_MODE: Mapping[str, Callable[[], ChatFormat]] = {
 }
 """Tokenizer mode → format."""
 
+BY_VOCABULARY: Mapping[str, Callable[[Callable[[str], int | None]], ChatFormat]] = {
+    "inkling": Inkling.of_vocabulary,
+}
+"""Tokenizer mode → format, given how the vocabulary spells its control tokens."""
+
 BY_MODEL_TYPE: Mapping[str, Callable[[str | None], ChatFormat]] = {
     "gpt_oss": lambda start_date: Harmony(start_date=start_date),
 }
@@ -31,7 +37,11 @@ BY_MODEL_TYPE: Mapping[str, Callable[[str | None], ChatFormat]] = {
 
 
 def find_chat_format(
-    mode: str, config: Mapping[str, Any], *, start_date: str | None = None
+    mode: str,
+    config: Mapping[str, Any],
+    *,
+    start_date: str | None = None,
+    token_to_id: Callable[[str], int | None] = lambda token: None,
 ) -> ChatFormat | None:
     """Return the format of a model whose chat is not rendered by a template, or None.
 
@@ -40,4 +50,6 @@ def find_chat_format(
     model_type = config.get("model_type")
     if isinstance(model_type, str) and model_type in BY_MODEL_TYPE:
         return BY_MODEL_TYPE[model_type](start_date)
+    if mode in BY_VOCABULARY:
+        return BY_VOCABULARY[mode](token_to_id)
     return BY_MODE[mode]() if mode in BY_MODE else None

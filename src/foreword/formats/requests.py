@@ -6,10 +6,13 @@ is passed over by the engines, too.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from foreword.errors import InvalidRequest
+from foreword.formats.harmony_constraints import constrain_final_channel
 from foreword.params import ChatParams, TokenizeParams
+from foreword.sampling import SamplingParams
 from foreword.types import ChatFormat
 
 
@@ -36,6 +39,22 @@ def sealed_tokenize_params(
         add_special_tokens=False,
         needs_detokenization=bool(getattr(request, "echo", False)),
     )
+
+
+def is_harmony(chat_format: ChatFormat | None) -> bool:
+    """Say whether answers in the format have channels."""
+    return chat_format is not None and chat_format.name == "harmony"
+
+
+def constrained(chat_format: ChatFormat | None, sampling: SamplingParams) -> SamplingParams:
+    """Return the parameters of a chat with its constraint where the format's answer stands.
+
+    Raises: `UnsupportedFeature` for a constraint that the format cannot carry.
+    """
+    if not is_harmony(chat_format):
+        return sampling
+    constraint = constrain_final_channel(sampling.structured_outputs)
+    return replace(sampling, structured_outputs=constraint)
 
 
 def fill_in_the_middle(chat_format: ChatFormat | None, prompt: str, suffix: str) -> str:

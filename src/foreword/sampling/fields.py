@@ -83,6 +83,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     return_token_offsets: bool | None = False
     return_prompt_text: bool | None = None
+    return_block_hashes: bool | None = False
     return_weight_versions: bool = False
     routed_experts_prompt_start: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 

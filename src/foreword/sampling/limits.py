@@ -38,8 +38,42 @@ def check_limits(
                 param=name,
                 details={"num_logprobs": number, "max_logprobs": limit},
             )
+    width = max(map(len, params.prompt_logprob_token_ids or ()), default=0)
+    if width > limit:
+        raise InvalidRequest(
+            f"prompt_logprob_token_ids has {width} ids in a row; at most {limit} are scored.",
+            param="prompt_logprob_token_ids",
+            details={"num_logprobs": width, "max_logprobs": limit},
+        )
     _check_logprob_token_ids(params)
     check_token_ids(params, max_token_id=max_token_id)
+
+
+def check_prompt_fields(params: SamplingParams, *, num_prompt_tokens: int) -> None:
+    """Refuse parameters that do not fit the prompt they come with.
+
+    Raises: `InvalidRequest`.
+
+    Source: vLLM 0.33 `InputProcessor.process_inputs`.
+    """
+    start = params.routed_experts_prompt_start
+    if start > num_prompt_tokens:
+        raise InvalidRequest(
+            f"routed_experts_prompt_start is {start}; the prompt has {num_prompt_tokens} tokens.",
+            param="routed_experts_prompt_start",
+            details={"routed_experts_prompt_start": start, "num_tokens": num_prompt_tokens},
+        )
+    rows = params.prompt_logprob_token_ids
+    if rows is None:
+        return
+    num_rows = max(0, num_prompt_tokens - 1 - (params.prompt_logprob_start or 0))
+    if len(rows) != num_rows:
+        raise InvalidRequest(
+            f"prompt_logprob_token_ids has {len(rows)} rows; the prompt has {num_rows} tokens to"
+            " score: all but its first, less prompt_logprob_start.",
+            param="prompt_logprob_token_ids",
+            details={"num_rows": len(rows), "num_scored": num_rows},
+        )
 
 
 def check_token_ids(params: SamplingParams, *, max_token_id: int) -> None:
@@ -54,6 +88,9 @@ def check_token_ids(params: SamplingParams, *, max_token_id: int) -> None:
         )
     for name in ("logprob_token_ids", "stop_token_ids", "logit_bias", "allowed_token_ids"):
         _check_ids(getattr(params, name) or (), name, max_token_id)
+    _check_ids(params.trace_decode_token_ids or (), "trace_decode_token_ids", max_token_id)
+    scored = (one for row in params.prompt_logprob_token_ids or () for one in row)
+    _check_ids((max(0, one) for one in scored), "prompt_logprob_token_ids", max_token_id)
 
 
 def _check_logprob_token_ids(params: SamplingParams) -> None:

@@ -58,6 +58,10 @@ class SamplingParams:
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    prompt_logprob_token_ids: tuple[tuple[int, ...], ...] | None = None
+    """Ids to score as each token of the prompt, from its second on; −1 stands for none."""
+    prompt_logprob_start: int | None = None
+    """How many of the prompt's tokens after the first to pass over before they are scored."""
     logprob_token_ids: tuple[int, ...] | None = None
     flat_logprobs: bool = False
     detokenize: bool = True
@@ -76,6 +80,8 @@ class SamplingParams:
     thinking_token_budget: int | None = None
     repetition_detection: RepetitionDetection | None = None
     routed_experts_prompt_start: int = 0
+    trace_decode_token_ids: tuple[int, ...] | None = None
+    """Ids to emit in place of sampled ones, by an engine that was started for it."""
     eos_token_id: int | None = None
     """The primary end token; stopping at it gives no stop reason."""
     all_stop_token_ids: frozenset[int] = field(default=frozenset())
@@ -86,6 +92,8 @@ class SamplingParams:
         _check_ranges(self)
         _check_tokens(self)
         _check_lists(self)
+        _check_scoring(self)
+        _check_trace(self)
         if self.is_greedy:
             _make_greedy(self)
 
@@ -126,7 +134,8 @@ def _normalize(params: SamplingParams) -> None:
             _set(params, name, 1)
     if params.skip_reading_prefix_cache is None:
         # A cached prefix computes no logprobs of the prompt.
-        _set(params, "skip_reading_prefix_cache", params.prompt_logprobs is not None)
+        scores_prompt = params.prompt_logprobs is not None or bool(params.prompt_logprob_token_ids)
+        _set(params, "skip_reading_prefix_cache", scores_prompt)
 
 
 def _make_greedy(params: SamplingParams) -> None:
@@ -186,6 +195,44 @@ def _check_lists(params: SamplingParams) -> None:
         raise InvalidRequest("bad_words holds an empty string.", param="bad_words")
     if params.extra_args:
         _check_integers(params.extra_args)
+
+
+def _check_scoring(params: SamplingParams) -> None:
+    rows, start = params.prompt_logprob_token_ids, params.prompt_logprob_start
+    if rows is None:
+        if start is not None:
+            raise _refused("prompt_logprob_start", start, "needs prompt_logprob_token_ids")
+        return
+    if start is not None and start < 0:
+        raise _refused("prompt_logprob_start", start, "must be 0 or more")
+    if not any(rows) or any(type(one) is not int or one < -1 for row in rows for one in row):
+        raise InvalidRequest(
+            "prompt_logprob_token_ids must be rows of token ids, at least one id in all of them;"
+            " -1 stands for none.",
+            param="prompt_logprob_token_ids",
+        )
+
+
+def _check_trace(params: SamplingParams) -> None:
+    trace = params.trace_decode_token_ids
+    if trace is None:
+        return
+    name = "trace_decode_token_ids"
+    if not trace or any(type(one) is not int or one < 0 for one in trace):
+        raise InvalidRequest(f"{name} must be one token id or more.", param=name)
+    if params.n != 1:
+        raise _refused("n", params.n, f"must be 1 with {name}")
+    for other in (
+        "prompt_logprobs",
+        "prompt_logprob_token_ids",
+        "structured_outputs",
+        "repetition_detection",
+        "thinking_token_budget",
+    ):
+        if getattr(params, other) is not None:
+            raise InvalidRequest(f"{name} and {other} exclude each other.", param=name)
+    if params.bad_words:
+        raise InvalidRequest(f"{name} and bad_words exclude each other.", param=name)
 
 
 def _check_integers(value: object) -> None:

@@ -33,11 +33,12 @@ class Head(NamedTuple):
     content_type: bytes = b""
     content_length: bytes = b""
     request_id: str = ""
+    authorization: bytes = b""
 
 
 def read_head(scope: Scope) -> Head:
-    """Read the three headers that matter here."""
-    content_type = content_length = b""
+    """Read the four headers that matter here."""
+    content_type = content_length = authorization = b""
     request_id = ""
     for name, value in scope["headers"]:
         if name == b"content-type":
@@ -46,7 +47,9 @@ def read_head(scope: Scope) -> Head:
             content_length = value
         elif name == b"x-request-id":
             request_id = value.decode("latin-1")
-    return Head(content_type, content_length, request_id)
+        elif name == b"authorization":
+            authorization = value
+    return Head(content_type, content_length, request_id, authorization)
 
 
 async def read_body(

@@ -253,7 +253,7 @@ class ZmqEngineClient:
                 self._on_last_word()
                 continue
             with _logged("an engine's output is ignored"):
-                self.fleet.take(decode_outputs(frames))
+                self.fleet.take(decode_outputs(frames), frames)
 
     # -- losses -------------------------------------------------------------------------------
 

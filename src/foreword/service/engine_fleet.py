@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foreword.engines.msgpack_frames import Frame
 from foreword.engines.vllm_core import EngineCoreOutputs, VllmCore, decode_ready
 from foreword.errors import ForewordError, Overloaded, ServiceError
 from foreword.service.engine_choice import least_loaded
@@ -140,8 +142,8 @@ class EngineFleet:
             max_model_len=ready.max_model_len, block_size=ready.block_size,
         )  # fmt: skip
 
-    def take(self, outputs: EngineCoreOutputs) -> None:
-        """Pass on what one step of an engine gave."""
+    def take(self, outputs: EngineCoreOutputs, frames: Sequence[Frame] = ()) -> None:
+        """Pass on what one step of an engine gave; `frames` is the message it came in."""
         peer = self.peers.get(outputs.engine_index)
         if peer is not None:
             peer.heard_at = time.monotonic()
@@ -153,7 +155,7 @@ class EngineFleet:
                 peer.take_call_answer(outputs.utility_output)
         for output in outputs.outputs:
             owner = self._owners.get(output.request_id)
-            if owner is None or not owner.take_output(output):
+            if owner is None or not owner.take_output(output, frames):
                 self.num_dropped += 1
             elif output.finish_reason is not None:
                 self._owners.pop(output.request_id, None)

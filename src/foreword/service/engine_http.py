@@ -17,7 +17,8 @@ import msgspec
 
 from foreword.engines.vllm_generate import GenerateRequest, to_json
 from foreword.errors import ForewordError, InvalidRequest, Overloaded, ServiceError
-from foreword.service.engine_stream import EngineStream, EngineUpdate
+from foreword.sampling.limits import MAX_LOGPROBS
+from foreword.service.engine_stream import EngineStream, EngineUpdate, TokenScores
 from foreword.service.input_processor import EngineRequest
 from foreword.service.logs import log
 from foreword.service.refusals import shutting_down
@@ -28,10 +29,25 @@ _CONNECT_SECONDS = 5.0
 _END = "[DONE]"
 
 
+class _Candidate(msgspec.Struct):
+    token_id: int
+    logprob: float
+    rank: int | None = None
+
+
+class _Position(_Candidate):
+    top_logprobs: list[_Candidate] = []
+
+
+class _Logprobs(msgspec.Struct):
+    content: list[_Position] | None = None
+
+
 class _Choice(msgspec.Struct):
     token_ids: list[int] | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    logprobs: _Logprobs | None = None
 
 
 class _Fault(msgspec.Struct):
@@ -61,11 +77,13 @@ class HttpEngineClient:
         api_key: str | None = None,
         max_requests: int = 1024,
         silence_seconds: float = 300.0,
+        max_logprobs: int = MAX_LOGPROBS,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self.num_dropped = 0
         self.num_lost = 0
         self._max_requests = max_requests
+        self._max_logprobs = max_logprobs
         self._condition = "waiting for the engine's server"
         self._max_model_len: int | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -145,7 +163,7 @@ class HttpEngineClient:
         """Send the request and pass on its answer, to its end or failure."""
         try:
             async with self._http.stream(
-                "POST", PATH, content=_body(request), headers=_headers(request)
+                "POST", PATH, content=_body(request, self._max_logprobs), headers=_headers(request)
             ) as response:
                 if response.status_code != httpx.codes.OK:
                     await response.aread()
@@ -176,6 +194,7 @@ class HttpEngineClient:
                     token_ids=choice.token_ids or (),
                     finish_reason=choice.finish_reason,
                     stop_reason=choice.stop_reason,
+                    scores=_scores(choice.logprobs),
                 )
                 self.num_dropped += not stream.push(update)
         if not stream.is_over:
@@ -201,14 +220,35 @@ class HttpEngineClient:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-def _body(request: EngineRequest) -> bytes:
+def _scores(logprobs: _Logprobs | None) -> list[TokenScores]:
+    made = []
+    for position in (logprobs and logprobs.content) or ():
+        top = [one for one in position.top_logprobs if one.token_id != position.token_id]
+        tokens = [position, *top]
+        made.append(
+            TokenScores(
+                [one.token_id for one in tokens],
+                [one.logprob for one in tokens],
+                [one.rank for one in tokens],
+            )
+        )
+    return made
+
+
+def _body(request: EngineRequest, max_logprobs: int) -> bytes:
     # This front end makes the text, so it finds the stop strings; a server without a tokenizer
     # would refuse them.
     sampling = replace(request.sampling, stop=(), include_stop_str_in_output=False)
+    number = sampling.logprobs or 0
+    if number > 0 and (number < max_logprobs or max_logprobs == -1):
+        # vLLM 0.32 counts the chosen token among the likeliest, also when it is none of them.
+        sampling = replace(sampling, logprobs=number + 1)
+    media = request.media
     return to_json(
         GenerateRequest(
             request_id=request.request_id,
-            token_ids=request.engine_input.token_ids,
+            token_ids=request.engine_input.token_ids if media is None else media.token_ids,
+            content_parts=None if media is None else media.parts,
             sampling_params=sampling,
             stream=True,
             cache_salt=request.engine_input.cache_salt,

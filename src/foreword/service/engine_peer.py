@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from foreword.engines.vllm_core import EngineCoreOutput, EngineReady, FinishReason, VllmCore
-from foreword.engines.vllm_core.outputs import SchedulerStats, UtilityOutput
+from foreword.engines.msgpack_frames import Frame
+from foreword.engines.vllm_core import (
+    EngineCoreOutput,
+    EngineReady,
+    FinishReason,
+    VllmCore,
+    logprob_rows,
+)
+from foreword.engines.vllm_core.outputs import Logprobs, SchedulerStats, UtilityOutput
 from foreword.errors import ForewordError, ServiceError
 from foreword.service.engine_choice import EngineLoad
-from foreword.service.engine_stream import EngineStream, EngineUpdate
+from foreword.service.engine_stream import EngineStream, EngineUpdate, TokenScores
 
 PeerCondition = Literal["ready", "gone", "silent", "dead"]
 """A dead engine comes back as a new one; one that is gone may only have lost its connection."""
@@ -49,8 +56,11 @@ class EnginePeer:
         self.load.num_in_flight -= 1
         return True
 
-    def take_output(self, output: EngineCoreOutput) -> bool:
-        """Pass on what a request got; return whether anybody waited for it."""
+    def take_output(self, output: EngineCoreOutput, frames: Sequence[Frame] = ()) -> bool:
+        """Pass on what a request got; return whether anybody waited for it.
+
+        Shapes: `frames` is the message, which arrays in the output refer to.
+        """
         stream = self.streams.get(output.request_id)
         if stream is None:
             return False
@@ -61,12 +71,20 @@ class EnginePeer:
             stream.fail(_request_failed(output))
             return True
         stats = output.prefill_stats
+        try:
+            scores = _scores(output.new_logprobs, frames)
+            prompt_scores = _scores(output.new_prompt_logprobs, frames)
+        except ServiceError as error:
+            stream.fail(error)
+            return True
         return stream.push(
             EngineUpdate(
                 token_ids=output.new_token_ids,
                 finish_reason=None if reason is None else reason.name.lower(),
                 stop_reason=output.stop_reason,
                 num_cached_tokens=None if stats is None else stats.num_cached_tokens,
+                scores=scores,
+                prompt_scores=prompt_scores,
             )
         )
 
@@ -103,6 +121,15 @@ class EnginePeer:
         if condition == "gone":
             self.untold_aborts += request_ids
         return request_ids
+
+
+def _scores(logprobs: Logprobs | None, frames: Sequence[Frame]) -> list[TokenScores]:
+    if logprobs is None:
+        return []
+    return [
+        TokenScores(token_ids, values, [rank, *range(1, len(token_ids))])
+        for token_ids, values, rank in logprob_rows(logprobs, frames)
+    ]
 
 
 def _request_failed(output: EngineCoreOutput) -> ServiceError:

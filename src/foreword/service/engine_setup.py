@@ -47,6 +47,7 @@ def make_engine_client(settings: Settings) -> EngineClient | None:
         api_key=settings.engine_api_key,
         max_requests=settings.max_engine_requests,
         silence_seconds=settings.engine_silence_seconds,
+        max_logprobs=settings.max_logprobs,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from foreword.errors import ForewordError
 from foreword.service.metric_readings import Reading
@@ -18,18 +18,33 @@ if TYPE_CHECKING:
     from foreword.service.input_processor import EngineRequest
 
 
+class TokenScores(NamedTuple):
+    """What an engine says of one position: of the token that stands there, then of candidates.
+
+    Shapes: the three are parallel; a rank is 1 for the likeliest token, None where nobody knows.
+    """
+
+    token_ids: Sequence[int]
+    logprobs: Sequence[float]
+    ranks: Sequence[int | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineUpdate:
     """New tokens of one request; the last update has a `finish_reason`.
 
     Shapes: `finish_reason` is `stop`, `length`, `abort`, `error` or `repetition`. With `stop` the
     last token is the one that ended it, and `stop_reason` its id, or None for the primary end.
+    `scores` has one entry a token where logprobs are asked for, `prompt_scores` one for each of
+    the prompt's tokens but the first.
     """
 
     token_ids: Sequence[int] = ()
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     num_cached_tokens: int | None = None
+    scores: Sequence[TokenScores] = ()
+    prompt_scores: Sequence[TokenScores] = ()
 
 
 class EngineStream:
@@ -101,6 +116,8 @@ def _joined(first: EngineUpdate, second: EngineUpdate) -> EngineUpdate:
         finish_reason=second.finish_reason,
         stop_reason=second.stop_reason,
         num_cached_tokens=first.num_cached_tokens if cached is None else cached,
+        scores=(*first.scores, *second.scores),
+        prompt_scores=(*first.prompt_scores, *second.prompt_scores),
     )
 
 

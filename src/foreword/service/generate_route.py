@@ -11,8 +11,10 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from foreword.errors import ForewordError, ServiceError
+from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.service.answers import (
     CLOSE,
     Answer,
@@ -37,6 +39,7 @@ from foreword.service.generation_bodies import (
     whole_body,
 )
 from foreword.service.logs import log
+from foreword.service.media_step import Arrived, fetch_media, may_hold_media, tenant_of
 from foreword.service.state import ServiceState
 
 _EVENTS: tuple[Header, ...] = (
@@ -91,7 +94,7 @@ class GenerateRoute:
                 deadline_seconds=settings.body_deadline_seconds,
             )
             async with _while_wanted(receive):
-                await self._answer(await self._prepare(body, head.request_id), sender)
+                await self._answer(await self._prepare(body, head), sender)
         except BodyRefused as refused:
             if refused.answer.status == 408:
                 self._state.metrics.deadline_hit("body")
@@ -107,16 +110,23 @@ class GenerateRoute:
             return await sender.refuse(answer)
         return 200, ""
 
-    async def _prepare(self, body: bytes, request_id: str) -> Generation:
+    async def _prepare(self, body: bytes, head: Head) -> Generation:
         state = self._state
         engine, generations = state.engine, state.generations()
         assert engine is not None
+        arrived = Arrived(tenant=tenant_of(head.authorization))
+        is_chat = self._kind is ChatCompletionRequest
+        if is_chat and state.fetcher is not None and may_hold_media(body):
+            collect = state.work().collect_media
+            fetched = await fetch_media(state.fetcher, state.executor, collect, body)
+            arrived = replace(arrived, fetched=fetched)
         return await state.executor.run(
             generations.prepare,
             body,
             self._kind,
-            request_id,
+            head.request_id,
             engine.max_model_len,
+            arrived,
             size_hint=len(body),
         )
 

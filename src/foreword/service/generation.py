@@ -15,13 +15,16 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from foreword.detokenization import OutputText
-from foreword.errors import InvalidRequest, UnsupportedFeature
+from foreword.engines.vllm_content_parts import ContentParts, content_parts
+from foreword.errors import UnsupportedFeature
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
 from foreword.renderer import Renderer
-from foreword.service.engine_stream import EngineUpdate
+from foreword.service.engine_stream import EngineUpdate, TokenScores
 from foreword.service.executor import Executor
+from foreword.service.generation_checks import check_answerable
+from foreword.service.generation_logprobs import Position, prompt_positions, scorer_of
 from foreword.service.input_processor import (
     EngineLimits,
     EngineRequest,
@@ -29,9 +32,11 @@ from foreword.service.input_processor import (
     child_requests,
 )
 from foreword.service.limits import check_chat, check_prompts
+from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.models import ServedModels
 from foreword.service.settings import Settings
-from foreword.types import Tokenizer
+from foreword.token_texts import TokenTexts
+from foreword.types import EngineInput, Tokenizer
 
 GenerationBody = ChatCompletionRequest | CompletionRequest
 
@@ -44,25 +49,40 @@ class ChoiceDelta:
     token_ids: Sequence[int]
     finish_reason: str | None = None
     stop_reason: int | str | None = None
+    positions: Sequence[Position] = ()
 
 
 class Choice:
     """One answer in the making: its place among the answers, its text, its tokens.
 
-    Shapes: `prompt_text` goes before the answer's text where the client wants its prompt back.
+    Shapes: `prompt_text` goes before the answer's text where the client wants its prompt back;
+    with `is_prompt_only` nothing goes behind it.
     """
 
     __slots__ = (
-        "_output", "engine_request", "index", "num_cached_tokens", "num_tokens", "prompt_text",
+        "_output", "_scorer", "_texts", "engine_request", "index", "is_prompt_only",
+        "num_cached_tokens", "num_tokens", "prompt_positions", "prompt_text", "text_offset",
     )  # fmt: skip
 
     def __init__(
-        self, index: int, engine_request: EngineRequest, tokenizer: Tokenizer, prompt_text: str
+        self,
+        index: int,
+        engine_request: EngineRequest,
+        tokenizer: Tokenizer,
+        *,
+        texts: TokenTexts | None = None,
+        prompt_text: str = "",
+        is_prompt_only: bool = False,
     ) -> None:
         sampling = engine_request.sampling
         self.index = index
         self.engine_request = engine_request
         self.prompt_text = prompt_text
+        self.is_prompt_only = is_prompt_only
+        self.prompt_positions: list[Position] = []
+        self.text_offset = 0
+        self._texts = texts or token_texts(tokenizer)
+        self._scorer = scorer_of(self._texts, sampling)
         self.num_tokens = 0
         self.num_cached_tokens: int | None = None
         self._output = OutputText(
@@ -75,9 +95,14 @@ class Choice:
         )
 
     def take(self, update: EngineUpdate) -> ChoiceDelta:
-        """Return what an update adds; a stop string ends the answer before the engine does."""
+        """Return what an update adds; a stop string ends the answer before the engine does.
+
+        Raises: `ServiceError` when the engine left logprobs out.
+        """
         if update.num_cached_tokens is not None:
             self.num_cached_tokens = update.num_cached_tokens
+        if update.prompt_scores:
+            self._take_prompt(update.prompt_scores)
         made = self._output.add(
             update.token_ids,
             is_last=update.finish_reason is not None,
@@ -85,12 +110,27 @@ class Choice:
         )
         self.num_tokens += made.num_tokens
         is_stopped = made.stop is not None
+        positions: list[Position] = []
+        if self._scorer is not None:
+            positions = self._scorer.add(update.scores, num_expected=made.num_tokens)
         return ChoiceDelta(
-            text=made.text,
+            text="" if self.is_prompt_only else made.text,
             token_ids=update.token_ids[: made.num_tokens],
             finish_reason="stop" if is_stopped else update.finish_reason,
             stop_reason=made.stop if is_stopped else update.stop_reason,
+            positions=() if self.is_prompt_only else positions,
         )
+
+    def _take_prompt(self, scores: Sequence[TokenScores]) -> None:
+        request = self.engine_request
+        first_id = request.engine_input.token_ids[0]
+        self.prompt_positions = prompt_positions(self._texts, request.sampling, first_id, scores)
+
+
+def token_texts(tokenizer: Tokenizer) -> TokenTexts:
+    """Return the texts of a tokenizer's tokens."""
+    marker = getattr(tokenizer, "leading_space_marker", None)
+    return TokenTexts(tokenizer, space_marker=marker)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +170,7 @@ class Generations:
         self._models = models
         self._settings = settings
         self._executor = executor
+        self._texts = {model.name: token_texts(model.renderer.tokenizer) for model in models.all}
         self._limits = EngineLimits(
             max_logprobs=settings.max_logprobs, max_media_tokens=settings.max_media_tokens
         )
@@ -140,10 +181,12 @@ class Generations:
         kind: type[GenerationBody],
         request_id: str,
         max_model_len: int | None,
+        arrived: Arrived = NOTHING,
     ) -> Generation:
         """Read a body and render its prompts.
 
-        Shapes: `max_model_len` is the engine's own, and lowers the model's.
+        Shapes: `max_model_len` is the engine's own, and lowers the model's; `arrived` is what came
+        beside the body.
 
         Raises: any `RequestError`.
         """
@@ -155,24 +198,41 @@ class Generations:
             check_chat(request.messages, request.tools, settings, len(body))
         else:
             check_prompts(request, settings)
-        _check_supported(request)
-        _check_number(request, settings)
+        check_answerable(request, settings)
         model = self._models.find(request.model)
         renderer = lowered(model.renderer, max_model_len)
         processor = InputProcessor(renderer, self._executor, self._limits)
         given = request_id or request.request_id or secrets.token_hex(16)
         response_id = f"{request.request_id_prefix}{given}"
-        prompts = tuple(processor.process_inputs(response_id, request))
-        for one in prompts:
-            _check_media(one)
+        if isinstance(request, ChatCompletionRequest):
+            made, media = self._render_chat(renderer, request, arrived)
+            sampling, priority = renderer.sampling_params(request, made), request.priority
+            prompts = processor.process_inputs(
+                response_id, made, sampling, priority=priority, media=media
+            )
+        else:
+            prompts = processor.process_inputs(response_id, request)
         return Generation(
             request=request,
             response_id=response_id,
             model=request.model or model.name,
             created=int(time.time()),
-            prompts=prompts,
-            choices=tuple(_choices(request, prompts, renderer)),
+            prompts=tuple(prompts),
+            choices=tuple(_choices(request, prompts, renderer, self._texts[model.name])),
         )
+
+    def _render_chat(
+        self, renderer: Renderer, request: ChatCompletionRequest, arrived: Arrived
+    ) -> tuple[EngineInput, ContentParts | None]:
+        items = arrived.items(renderer, request.cache_salt)
+        line = renderer.chat_line(request, media=items, tenant=arrived.tenant)
+        if line.items and self._settings.engine_url is None:
+            raise UnsupportedFeature(
+                feature="A prompt with media, for an engine behind ZMQ,",
+                remedy="Such an engine takes tensors. Use engine_url, whose server loads media.",
+                param=line.conversation.media[0].path if line.conversation else None,
+            )
+        return line.engine_input, content_parts(line, urls=arrived.data_urls())
 
 
 def lowered(renderer: Renderer, max_model_len: int | None) -> Renderer:
@@ -185,58 +245,26 @@ def lowered(renderer: Renderer, max_model_len: int | None) -> Renderer:
 
 
 def _choices(
-    request: GenerationBody, prompts: Sequence[EngineRequest], renderer: Renderer
+    request: GenerationBody,
+    prompts: Sequence[EngineRequest],
+    renderer: Renderer,
+    texts: TokenTexts,
 ) -> list[Choice]:
     made: list[Choice] = []
     for prompt in prompts:
         text = ""
-        if request.echo:
+        if request.echo and not request.return_token_ids:  # who gets the ids gets no text
             given = prompt.engine_input
             text = given.prompt or renderer.tokenizer.decode(given.token_ids)
         made += [
-            Choice(len(made) + place, child, renderer.tokenizer, text)
+            Choice(
+                len(made) + place,
+                child,
+                renderer.tokenizer,
+                texts=texts,
+                prompt_text=text,
+                is_prompt_only=bool(request.echo) and request.max_tokens == 0,
+            )
             for place, child in enumerate(child_requests(prompt))
         ]
     return made
-
-
-def _check_media(prompt: EngineRequest) -> None:
-    if prompt.engine_input.media_features:
-        raise UnsupportedFeature(
-            feature="A prompt with media, answered by an engine,",
-            remedy="Render it here, and let the engine's own front end load the media.",
-        )
-
-
-def _check_number(request: GenerationBody, settings: Settings) -> None:
-    num_prompts = 1 if isinstance(request, ChatCompletionRequest) else request.num_prompts
-    num, limit = num_prompts * (request.n or 1), settings.max_engine_requests
-    if num > limit:
-        raise InvalidRequest(
-            f"The request asks for {num} answers; at most {limit} can be made at a time here"
-            " (the setting max_engine_requests). Lower n, or send fewer prompts.",
-            param="n",
-            details={"num_answers": num, "max_engine_requests": limit},
-        )
-
-
-def _check_supported(request: GenerationBody) -> None:
-    for name, is_asked in (
-        ("logprobs", request.num_logprobs is not None),
-        ("prompt_logprobs", request.prompt_logprobs is not None),
-        ("logprob_token_ids", bool(request.logprob_token_ids)),
-    ):
-        if is_asked:
-            raise UnsupportedFeature(
-                feature=f"{name} of an answer", remedy="Drop the field.", param=name
-            )
-    if not isinstance(request, ChatCompletionRequest):
-        return
-    if request.echo:
-        raise UnsupportedFeature(feature="echo in a chat", remedy="Drop the field.", param="echo")
-    if request.tool_choice == "required" or isinstance(request.tool_choice, dict):
-        raise UnsupportedFeature(
-            feature="A tool_choice that demands a call",
-            remedy='Calls are not parsed here; send "auto" and read the text.',
-            param="tool_choice",
-        )

@@ -14,6 +14,7 @@ import msgspec
 from foreword.errors import ForewordError
 from foreword.protocols.error_body import error_body
 from foreword.service.generation import Choice, ChoiceDelta, Generation
+from foreword.service.generation_logprobs import Position, shape_of, write_prompt_logprobs
 
 DONE = b"data: [DONE]\n\n"
 
@@ -25,6 +26,7 @@ class WholeAnswer:
         self.choice = choice
         self.parts: list[str] = []
         self.token_ids: list[int] = []
+        self.positions: list[Position] = []
         self.finish_reason: str | None = None
         self.stop_reason: int | str | None = None
 
@@ -32,6 +34,7 @@ class WholeAnswer:
         """Append what an update added."""
         self.parts.append(delta.text)
         self.token_ids += delta.token_ids
+        self.positions += delta.positions
         self.finish_reason, self.stop_reason = delta.finish_reason, delta.stop_reason
 
 
@@ -42,27 +45,33 @@ def whole_body(generation: Generation, answers: Sequence[WholeAnswer]) -> bytes:
     body["usage"] = generation.usage()
     if generation.is_chat:
         body["prompt_token_ids"] = _prompt_ids(generation, answers[0].choice)
+        if generation.request.prompt_logprobs is not None:
+            told = write_prompt_logprobs(answers[0].choice.prompt_positions)
+            body["prompt_logprobs"] = told
     return msgspec.json.encode(body)
 
 
 def first_chunk(generation: Generation, choice: Choice) -> bytes | None:
     """Return the chunk that opens one answer: a chat's role, a completion's prompt, or nothing."""
+    echoed = choice.prompt_positions if generation.request.echo else ()
     if generation.is_chat:
         made = {"index": choice.index, "delta": {"role": "assistant", "content": ""}}
         chunk = _chunk(generation, made)
         chunk["prompt_token_ids"] = _prompt_ids(generation, choice)
         return event(chunk)
     prompt_ids = _prompt_ids(generation, choice)
-    if prompt_ids is None and not choice.prompt_text:
+    if prompt_ids is None and not choice.prompt_text and not echoed:
         return None
     opening = {"index": choice.index, "text": choice.prompt_text, "prompt_token_ids": prompt_ids}
+    opening["logprobs"] = _logprobs(generation, choice, echoed) if echoed else None
     return event(_chunk(generation, {**opening, "finish_reason": None}))
 
 
 def delta_chunk(generation: Generation, choice: Choice, delta: ChoiceDelta) -> bytes | None:
     """Return the chunk of an update; None when it has nothing to say yet."""
     wants_ids = bool(generation.request.return_token_ids)
-    if not delta.text and delta.finish_reason is None and not (wants_ids and delta.token_ids):
+    says_more = delta.positions or (wants_ids and delta.token_ids)
+    if not delta.text and delta.finish_reason is None and not says_more:
         return None
     made: dict[str, Any] = {"index": choice.index}
     if generation.is_chat:
@@ -71,6 +80,7 @@ def delta_chunk(generation: Generation, choice: Choice, delta: ChoiceDelta) -> b
         made["text"] = delta.text
     made |= {"finish_reason": delta.finish_reason, "stop_reason": delta.stop_reason}
     made["token_ids"] = list(delta.token_ids) if wants_ids else None
+    made["logprobs"] = _logprobs(generation, choice, delta.positions) if delta.token_ids else None
     chunk = _chunk(generation, made)
     options = generation.request.stream_options
     if options is not None and options.continuous_usage_stats:
@@ -117,19 +127,35 @@ def _chunk_kind(generation: Generation) -> str:
 
 
 def _whole_choice(generation: Generation, answer: WholeAnswer) -> dict[str, Any]:
-    choice, text = answer.choice, "".join(answer.parts)
+    choice, text, positions = answer.choice, "".join(answer.parts), answer.positions
     made: dict[str, Any] = {"index": choice.index}
     if generation.is_chat:
         made["message"] = {"role": "assistant", "content": text}
     else:
         made["text"] = choice.prompt_text + text
         made["prompt_token_ids"] = _prompt_ids(generation, choice)
+        if generation.request.echo:
+            positions = [*choice.prompt_positions, *positions]
+        if choice.engine_request.sampling.prompt_logprobs is not None:
+            made["prompt_logprobs"] = write_prompt_logprobs(choice.prompt_positions)
     made |= {
-        "logprobs": None,
+        "logprobs": _logprobs(generation, choice, positions),
         "finish_reason": answer.finish_reason,
         "stop_reason": answer.stop_reason,
         "token_ids": answer.token_ids if generation.request.return_token_ids else None,
     }
+    return made
+
+
+def _logprobs(
+    generation: Generation, choice: Choice, positions: Sequence[Position]
+) -> dict[str, Any] | None:
+    """Return the logprobs of the next positions of an answer; None where none are wanted."""
+    shape = shape_of(generation.request)
+    if shape is None:
+        return None
+    made = shape.write(positions, offset=choice.text_offset)
+    choice.text_offset += shape.length(positions)
     return made
 
 

@@ -10,6 +10,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,8 +27,16 @@ from foreword.service.answers import (
     unexpected,
 )
 from foreword.service.bodies import BodyRefused, ClientLeft, Head, read_body, read_head
+from foreword.service.executor import LongerThanThought
 from foreword.service.logs import log
-from foreword.service.media_step import fetch_media
+from foreword.service.media_step import (
+    NOTHING,
+    Arrived,
+    Collect,
+    fetch_media,
+    may_hold_media,
+    tenant_of,
+)
 from foreword.service.state import ServiceState
 from foreword.service.work import Work
 
@@ -35,7 +45,10 @@ Call = Callable[..., Answer]
 
 
 class HotRoute:
-    """One path: reads the body, has the work done, answers."""
+    """One path: reads the body, has the work done, answers.
+
+    `collect` says what media a body points to, on paths that take media.
+    """
 
     def __init__(
         self,
@@ -43,12 +56,12 @@ class HotRoute:
         state: ServiceState,
         choose: Callable[[Work], Call],
         *,
-        takes_media: bool = False,
+        collect: Callable[[Work], Collect] | None = None,
     ) -> None:
         self.path = path
         self._state = state
         self._choose = choose
-        self._takes_media = takes_media
+        self._collect = collect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -89,12 +102,16 @@ class HotRoute:
             if settings.log_prompts:
                 log(logging.DEBUG, "request", route=self.path, body=body.decode("utf-8", "replace"))
             work = self._choose(state.work())
-            if self._takes_media and state.fetcher is not None:
-                fetching = fetch_media(state.fetcher, state.executor, state.work(), body)
-                fetched = await _while_wanted(receive, fetching)
-                work = partial(work, fetched=fetched) if fetched else work
-            if len(body) <= settings.inline_max_size:
-                return await state.executor.run(work, body, head.request_id, size_hint=len(body))
+            if self._collect is not None:
+                arrived = Arrived(tenant=tenant_of(head.authorization))
+                if state.fetcher is not None and may_hold_media(body):
+                    collect = self._collect(state.work())
+                    fetching = fetch_media(state.fetcher, state.executor, collect, body)
+                    arrived = replace(arrived, fetched=await _while_wanted(receive, fetching))
+                work = partial(work, arrived=arrived) if arrived != NOTHING else work
+            if state.executor.may_run_here(len(body)):
+                with suppress(LongerThanThought):
+                    return state.executor.run_here(work, body, head.request_id)
             # Stopped when the client leaves first.
             running = state.executor.run(work, body, head.request_id)
             return await _while_wanted(receive, running)

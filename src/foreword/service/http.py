@@ -49,10 +49,15 @@ class Service:
                     "/v1/chat/completions/render",
                     state,
                     lambda work: work.chat,
-                    takes_media=True,
+                    collect=lambda work: work.collect_media,
                 ),
                 HotRoute("/v1/completions/render", state, lambda work: work.completion),
-                HotRoute("/tokenize", state, lambda work: work.tokenize),
+                HotRoute(
+                    "/tokenize",
+                    state,
+                    lambda work: work.tokenize,
+                    collect=lambda work: work.collect_tokenize_media,
+                ),
                 HotRoute("/detokenize", state, lambda work: work.detokenize),
             )
         }

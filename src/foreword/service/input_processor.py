@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foreword.engines.vllm_content_parts import ContentParts
 from foreword.errors import InvalidRequest, InvalidTokenIds, PromptTooLong
-from foreword.formats.harmony_constraints import constrain_final_channel
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.renderer import Renderer
 from foreword.sampling import (
     check_limits,
-    complete_sampling,
+    check_prompt_fields,
     with_bad_words,
     with_generation_config,
 )
@@ -45,6 +45,8 @@ class EngineRequest:
     external_id: str
     engine_input: EngineInput
     sampling: SamplingParams
+    media: ContentParts | None = None
+    """For an engine that expands media itself: its ids, and the items."""
     lora_name: str | None = None
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
@@ -92,7 +94,9 @@ class InputProcessor:
                 raise InvalidRequest("A rendered prompt needs its sampling parameters.")
             pairs = [(prompt, sampling)]
         else:
-            pairs = [(one, self._sampling(prompt, one)) for one in self._render(prompt)]
+            pairs = [
+                (one, self._renderer.sampling_params(prompt, one)) for one in self._render(prompt)
+            ]
             further.setdefault("priority", prompt.priority)
         many = len(pairs) > 1
         return [
@@ -118,25 +122,6 @@ class InputProcessor:
         if isinstance(request, ChatCompletionRequest):
             return [self._renderer.chat_line(request).engine_input]
         return [line.engine_input for line in self._renderer.prompt_lines(request)]
-
-    def _sampling(
-        self, request: ChatCompletionRequest | CompletionRequest, made: EngineInput
-    ) -> SamplingParams:
-        options = self._renderer.options
-        sampling = complete_sampling(
-            request,
-            options.sampling_defaults,
-            max_model_len=options.max_model_len,
-            num_prompt_tokens=len(made.token_ids),
-            override_max_tokens=options.max_new_tokens,
-            refuse_overflow=options.refuse_overflow,
-        )
-        chat_format = self._renderer.chat_format
-        is_harmony = chat_format is not None and chat_format.name == "harmony"
-        if not is_harmony or not isinstance(request, ChatCompletionRequest):
-            return sampling
-        constraint = constrain_final_channel(sampling.structured_outputs)
-        return replace(sampling, structured_outputs=constraint)
 
     def _make(
         self, request_id: str, made: EngineInput, sampling: SamplingParams, **further: Any
@@ -184,6 +169,7 @@ class InputProcessor:
             )
         for span in made.media_features:
             self._check_media(span)
+        check_prompt_fields(sampling, num_prompt_tokens=num_tokens)
         check_limits(
             sampling, max_token_id=info.max_token_id, max_logprobs=self._limits.max_logprobs
         )

@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from foreword.blocks import BlockHasher
 from foreword.errors import InvalidRequest, UnknownModel, UnsupportedFeature
 from foreword.loader import load
-from foreword.media.items import MediaLimits
-from foreword.options import MediaOptions
+from foreword.media.hashing import vllm_hash
+from foreword.media.items import MediaLimits, MediaNaming
+from foreword.options import BlockHashing, MediaOptions
 from foreword.renderer import Renderer
+from foreword.service.adapters import lora_paths
 from foreword.service.metric_readings import Reading
 from foreword.service.settings import Settings
 from foreword.templating import TemplateLimits
@@ -60,6 +63,11 @@ class ServedModels:
         for model in models:
             self._by_name.setdefault(model.place or model.name, model)
 
+    @property
+    def are_fast(self) -> bool:
+        """Whether every model's prompts are tokenized by its fast engine."""
+        return all(getattr(model.renderer.tokenizer, "fast", None) for model in self.all)
+
     def find(self, name: str | None) -> ServedModel:
         """Return the model of that name.
 
@@ -81,13 +89,18 @@ def load_models(settings: Settings, *, load_one: Callable[..., Renderer] = load)
     """
     places = _places(settings.models)
     aliases = _aliases(settings.aliases, tuple(places))
+    if adapters := lora_paths(settings):
+        (name,) = places
+        aliases[name] = (*aliases.get(name, ()), *adapters)
     served = ServedModels(
         tuple(
             ServedModel(
                 name=name,
                 aliases=aliases.get(name, ()),
                 place=place,
-                renderer=load_one(place, **_options(settings, (name, *aliases.get(name, ())))),
+                renderer=load_one(
+                    place, **_options(settings, place, (name, *aliases.get(name, ())))
+                ),
             )
             for name, place in places.items()
         )
@@ -122,11 +135,13 @@ def _check_accelerated(model: ServedModel) -> None:
         )
 
 
-def _options(settings: Settings, names: tuple[str, ...]) -> Mapping[str, Any]:
+def _options(settings: Settings, place: str, names: tuple[str, ...]) -> Mapping[str, Any]:
     deadline = settings.render_deadline_seconds
     return {
         "revision": settings.revision,
         "tokenizer_mode": settings.tokenizer_mode,
+        "trust_remote_code": settings.trust_remote_code,
+        "system_start_date": settings.system_start_date,
         "max_model_len": settings.max_model_len,
         "runner": settings.runner,
         "served_model_name": names,
@@ -139,7 +154,8 @@ def _options(settings: Settings, names: tuple[str, ...]) -> Mapping[str, Any]:
         "memo_bytes": settings.memo_bytes,
         "max_uncut_chars": settings.max_uncut_chars,
         "accelerated": settings.accelerated != "off",
-        "media": _media_options(settings),
+        "media": _media_options(settings, place),
+        "block_hashing": _block_hashing(settings),
         "template_limits": TemplateLimits(
             max_work=settings.max_template_work,
             max_output_chars=settings.max_template_output_chars,
@@ -148,9 +164,40 @@ def _options(settings: Settings, names: tuple[str, ...]) -> Mapping[str, Any]:
     }
 
 
-def _media_options(settings: Settings) -> MediaOptions:
+def _block_hashing(settings: Settings) -> BlockHashing | None:
+    if settings.hash_block_size is None:
+        return None
+    try:
+        hasher = BlockHasher(
+            block_size=settings.hash_block_size,
+            algorithm=settings.hash_algorithm,
+            seed=settings.hash_seed,
+        )
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, param="hash_seed") from None
+    return BlockHashing(hasher=hasher, lora_paths=lora_paths(settings))
+
+
+def _media_options(settings: Settings, place: str) -> MediaOptions:
+    naming = MediaNaming(
+        scheme=settings.media_naming,
+        model_id=settings.media_naming_model or place,
+        algorithm=settings.media_naming_algorithm,
+        trusts_uuids=settings.media_trust_uuids,
+    )
+    if naming.scheme == "vllm":
+        vllm_hash(naming.algorithm)  # without its library no image could be named
+    limits = {
+        "image": settings.max_images,
+        "audio": settings.max_audio_clips,
+        "video": settings.max_videos,
+    }
+    most = settings.max_media_items
     return MediaOptions(
-        max_items=dict.fromkeys(("image", "audio", "video"), settings.max_media_items),
+        max_items={kind: most if one is None else min(one, most) for kind, one in limits.items()},
+        placeholder_text=settings.media_placeholder_text,
+        naming=naming,
+        tolerated_keys=settings.media_tolerated_keys,
         limits=MediaLimits(
             max_item_bytes=settings.max_media_bytes,
             max_image_pixels=settings.max_image_pixels,

@@ -94,6 +94,15 @@ _ANSWERS: dict[str, Any] = {
             "cache_salt": {"type": ["string", "null"]},
             "priority": {"type": "integer"},
             "kv_transfer_params": {"type": ["object", "null"]},
+            "block_hashes": {
+                "type": "object",
+                "description": "With return_block_hashes: what the engine will call the blocks",
+                "properties": {
+                    "block_size": {"type": "integer"},
+                    "algorithm": {"type": "string"},
+                    "hashes": {"type": "array", "items": {"type": "string"}},
+                },
+            },
         },
     },
     "GenerateRequests": {

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from foreword.errors import InvalidRequest
 from foreword.media.audio import MAX_SECONDS
 from foreword.media.headers import MAX_PIXELS
+from foreword.service.adapters import check_adapters
 
 MIB = 2**20
 MAX_DEFAULT_THREADS = 8
@@ -81,6 +82,18 @@ class Settings:
     tokenizer_mode: str = _knob(
         "auto", "models", "auto, or a mode of the tokenizer registry: hf, mistral …"
     )
+    trust_remote_code: bool = _knob(
+        False,
+        "security",
+        "let tokenizer code that a model brings run, where none of its files can be read without;"
+        " needs foreword[transformers]",
+    )
+    system_start_date: str | None = _knob(
+        None,
+        "models",
+        "the current date, as 2026-11-30, told to models whose chat format tells one (gpt-oss);"
+        " by default each day's own",
+    )
     max_model_len: int | None = _knob(
         None, "models", "context length in tokens; by default what the model's files say", low=1
     )
@@ -113,7 +126,7 @@ class Settings:
         choices=("auto", "on", "off"),
     )
     memo_bytes: int = _knob(
-        256 * MIB, "models", "memory for remembered segments, for each model; 0 remembers nothing",
+        64 * MIB, "models", "memory for remembered prompts, for each model; 0 remembers nothing",
         low=0,
     )  # fmt: skip
     warm_up: bool = _knob(True, "models", "render once before the service calls itself ready")
@@ -181,6 +194,54 @@ class Settings:
     media_connect_deadline_seconds: float = _media_seconds(
         3.0, "time to look a host up, and to connect to it"
     )
+    max_images: int | None = _knob(
+        None, "media", "images of a request; by default max_media_items; 0: none are taken",
+        low=0, high=10_000,
+    )  # fmt: skip
+    max_audio_clips: int | None = _knob(
+        None, "media", "audio clips of a request, likewise", low=0, high=10_000
+    )
+    max_videos: int | None = _knob(
+        None, "media", "videos of a request, likewise", low=0, high=10_000
+    )
+    media_output: Literal["features", "content_parts"] = _knob(
+        "features",
+        "media",
+        "what the chat render route answers: expanded ids, hashes and places, for an engine that"
+        " holds the items, or ids with one placeholder an item and the items, which it expands",
+        choices=("features", "content_parts"),
+    )
+    media_placeholder_text: Literal["text", "refuse"] = _knob(
+        "text",
+        "media",
+        "what a placeholder becomes that a user typed beside media: ordinary text, or an error",
+        choices=("text", "refuse"),
+    )
+    media_naming: Literal["sha256", "vllm"] = _knob(
+        "sha256",
+        "media",
+        "how items are named: by the sha256 of their bytes, or images as vLLM names them (its own"
+        " hash, so that block hashes agree)",
+        choices=("sha256", "vllm"),
+    )
+    media_naming_model: str | None = _knob(
+        None, "media", "for vllm: the engine's --model; by default the model as it is given here"
+    )
+    media_naming_algorithm: Literal["blake3", "sha256", "sha512"] = _knob(
+        "blake3",
+        "media",
+        "for vllm: the engine's mm_hasher_algorithm; blake3 needs foreword[hashes]",
+        choices=("blake3", "sha256", "sha512"),
+    )
+    media_trust_uuids: bool = _knob(
+        False,
+        "media",
+        "take a client's uuid as an item's name as it is; otherwise it counts together with the"
+        " client's key and cache_salt, so that no client reads what another has cached",
+    )
+    media_tolerated_keys: tuple[str, ...] = _knob(
+        (), "media", "keys of processor files that are known not to change token counts"
+    )
     media_read_deadline_seconds: float = _media_seconds(5.0, "time a host may be silent")
     media_deadline_seconds: float = _media_seconds(30.0, "time for all media items of a request")
 
@@ -225,6 +286,31 @@ class Settings:
         None, "engine", "embeddings of one media item that the engine's encoder cache holds", low=1
     )
 
+    # -- what the engine calls a prompt's blocks
+    hash_block_size: int | None = _knob(
+        None,
+        "block hashes",
+        "tokens of a block in the engine's prefix cache (its block_size, times its decode context"
+        " parallel size); lets requests ask for return_block_hashes",
+        low=1,
+        high=2**20,
+    )
+    hash_algorithm: Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"] = _knob(
+        "sha256",
+        "block hashes",
+        "the engine's --prefix-caching-hash-algo; all but sha256 need foreword[hashes]",
+        choices=("sha256", "sha256_cbor", "xxhash", "xxhash_cbor"),
+    )
+    hash_seed: str | None = _knob(
+        None, "block hashes", "the PYTHONHASHSEED the engine was started with, if it was"
+    )
+    hash_lora_adapters: tuple[str, ...] = _knob(
+        (),
+        "block hashes",
+        "the engine's adapters, each NAME=PATH as the engine was given it: further names of the"
+        " one model, with block hashes of their own",
+    )
+
     # -- how much at a time
     workers: int = _knob(1, "concurrency", "processes that share the port", low=1, high=256)
     threads: int = _knob(
@@ -238,10 +324,11 @@ class Settings:
         256, "concurrency", "requests that may wait for a thread; more are answered 503", low=1,
         high=1_000_000,
     )  # fmt: skip
-    inline_max_size: int = _knob(
-        4096,
+    inline_max_size: int | None = _knob(
+        None,
         "concurrency",
-        "bytes of body up to which a request is rendered on the event loop; 0: never",
+        "bytes of body up to which a request is rendered on the event loop; 0: never, none: 4096,"
+        " or 65536 where every model has its fast tokenizer",
         low=0,
         high=MIB,
     )
@@ -314,6 +401,7 @@ class Settings:
             )
 
         self._check_engine()
+        check_adapters(self)
 
     def _check_engine(self) -> None:
         if not self.has_engine:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from foreword.engines.vllm_content_parts import with_content_parts
 from foreword.engines.vllm_generate import make_request_id, to_json
 from foreword.errors import ForewordError
 from foreword.protocols.chat_completions import ChatCompletionRequest
@@ -22,8 +23,7 @@ from foreword.protocols.tokenize import DetokenizeRequest, TokenizeRequest
 from foreword.service.answers import Answer, Header
 from foreword.service.limits import check_chat, check_ids, check_prompts, check_text
 from foreword.service.logs import log
-from foreword.service.media_fetch import ResolvedMedia
-from foreword.service.media_step import make_items
+from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.metrics import Metrics
 from foreword.service.models import ServedModel, ServedModels
 from foreword.service.settings import Settings
@@ -60,23 +60,35 @@ class Work:
 
     def collect_media(self, body: bytes) -> tuple[MediaReference, ...]:
         """Return what media a chat points to."""
-        request = self._decode(body, ChatCompletionRequest)
-        check_chat(request.messages, request.tools, self._settings, len(body))
+        return self._collect(self._decode(body, ChatCompletionRequest), len(body))
+
+    def collect_tokenize_media(self, body: bytes) -> tuple[MediaReference, ...]:
+        """Return what media a /tokenize body points to."""
+        return self._collect(self._decode(body, CountableTokenizeRequest), len(body))
+
+    def _collect(
+        self, request: ChatCompletionRequest | TokenizeRequest, num_bytes: int
+    ) -> tuple[MediaReference, ...]:
+        if request.messages is None:
+            return ()
+        check_chat(request.messages, request.tools, self._settings, num_bytes)
         return self._models.find(request.model).renderer.collect_media(request)
 
-    def chat(self, body: bytes, request_id: str, fetched: Sequence[ResolvedMedia] = ()) -> Answer:
+    def chat(self, body: bytes, request_id: str, arrived: Arrived = NOTHING) -> Answer:
         """Answer /v1/chat/completions/render."""
         started = time.perf_counter()
         request = self._decode(body, ChatCompletionRequest)
         check_chat(request.messages, request.tools, self._settings, len(body))
         model = self._models.find(request.model)
         parsed = time.perf_counter()
-        media = make_items(fetched, model.renderer, namespace=request.cache_salt or "")
-        line = model.renderer.chat_line(request, media=media)
+        media = arrived.items(model.renderer, request.cache_salt)
+        line = model.renderer.chat_line(request, media=media, tenant=arrived.tenant)
         check_stop()
         rendered = time.perf_counter()
         request_id = request_id or request.request_id or make_request_id()
         made = model.renderer.to_generate_request(line.engine_input, request, request_id, None)
+        if line.items and self._settings.media_output == "content_parts":
+            made = with_content_parts(made, line, urls=arrived.data_urls())
         wire = to_json(made, write_ids=self._ids.write)
         self._report(model, (line,), parsed - started, time.perf_counter() - rendered)
         return Answer(200, wire, _headers(model, (line.engine_input,), request_id))
@@ -105,7 +117,7 @@ class Work:
         inputs = [line.engine_input for line in lines]
         return Answer(200, b"[" + b",".join(wires) + b"]", _headers(model, inputs, request_id))
 
-    def tokenize(self, body: bytes, request_id: str) -> Answer:
+    def tokenize(self, body: bytes, request_id: str, arrived: Arrived = NOTHING) -> Answer:
         """Answer /tokenize, or its number alone when `count_only` is set."""
         request = self._decode(body, CountableTokenizeRequest)
         if request.messages is not None:
@@ -113,7 +125,7 @@ class Work:
         elif request.prompt is not None:
             check_text(request.prompt, self._settings)
         model = self._models.find(request.model)
-        made = model.renderer.tokenize(request)
+        made = model.renderer.tokenize(request, media=arrived.items(model.renderer, None))
         headers = (*_fingerprint(model), (b"x-foreword-tokens", str(made.count).encode()))
         if request.count_only:
             return Answer(200, msgspec.json.encode({"count": made.count}), headers)

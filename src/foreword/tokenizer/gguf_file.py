@@ -27,7 +27,7 @@ from foreword.tokenizer.sentencepiece_file import convert_sentencepiece
 from foreword.tokenizer.sentencepiece_model import Algorithm, Kind, ScoredPiece, SentencePieceModel
 
 _KEY = "tokenizer.ggml."
-_PIECES = {"llama": Algorithm.BPE, "t5": Algorithm.UNIGRAM}
+PIECES = {"llama": Algorithm.BPE, "t5": Algorithm.UNIGRAM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +75,12 @@ def convert_gguf(values: Mapping[str, Any], name: str) -> Part:
     kinds = [_kind(value, name) for value in types or [1] * len(tokens)]
     if kind == "gpt2":
         return _byte_level(values, tokens, kinds, name)
-    if kind in _PIECES:
+    if kind in PIECES:
         return _pieces(values, tokens, kinds, name)
     raise AssetsInvalid(
         file=name,
         problem=f"its vocabulary is of kind {kind!r}; kinds read here: gpt2,"
-        f" {', '.join(sorted(_PIECES))}.",
+        f" {', '.join(sorted(PIECES))}.",
         remedy="Give the folder of the original model, with its tokenizer.json.",
     )
 
@@ -157,7 +157,7 @@ def _pieces(values: Mapping[str, Any], tokens: list[str], kinds: list[Kind], nam
     scores = values.get(f"{_KEY}scores")
     if not isinstance(scores, list) or len(scores) != len(tokens):
         raise _broken(name, "its scores are missing, or not as many as its tokens")
-    algorithm = _PIECES[values[f"{_KEY}model"]]
+    algorithm = PIECES[values[f"{_KEY}model"]]
     is_bpe = algorithm is Algorithm.BPE
     model = SentencePieceModel(
         pieces=tuple(map(ScoredPiece, tokens, scores, kinds)),

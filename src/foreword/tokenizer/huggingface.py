@@ -17,11 +17,13 @@ from tokenizers import Tokenizer
 from foreword.errors import InvalidRequest, InvalidTokenIds
 from foreword.tokenizer.literal import stretches, twin_without_added_tokens
 from foreword.tokenizer.loading import build_tokenizer
+from foreword.tokenizer.pairs import find_pair_shape
 from foreword.tokenizer.tokenizer_file import TokenizerFile
 from foreword.types import (
     MAX_TOKEN_ID,
     ModelAssets,
     Offsets,
+    PairShape,
     Side,
     Span,
     TokenizerInfo,
@@ -168,6 +170,23 @@ class HuggingFaceTokenizer:
             for written, meant in _CLEAN_UPS:
                 text = text.replace(written, meant)
         return text
+
+    @property
+    def leading_space_marker(self) -> str | None:
+        """The character for a space, where decoding drops the one a text begins with."""
+        section = self.file.pre_tokenizer or {}
+        steps = section.get("pretokenizers") or () if section.get("type") == "Sequence" else ()
+        for one in (section, *steps):
+            if one.get("type") == "Metaspace":
+                return str(one.get("replacement", "▁"))
+        return None
+
+    def pair_shape(self) -> PairShape:
+        """Return the special tokens around and between two texts that are one prompt.
+
+        Raises: `UnsupportedFeature` when the post-processor does anything else.
+        """
+        return find_pair_shape(self.tokenizer)
 
     def tokens(self, token_ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's string of every id; an empty one outside the vocabulary."""

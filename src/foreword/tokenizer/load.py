@@ -12,10 +12,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 
-from foreword.errors import InvalidRequest
+from foreword.errors import AssetsInvalid, InvalidRequest
+from foreword.tokenizer.declared_class import has_own_code
 from foreword.tokenizer.loaded import LoadedOnce
-from foreword.tokenizer.registry import TOKENIZER_REGISTRY, TokenizerRegistry
+from foreword.tokenizer.own_code import OwnCodeTokenizer
+from foreword.tokenizer.registry import TOKENIZER_REGISTRY, TokenizerClass, TokenizerRegistry
 from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
 
 _SIDE_BY_RUNNER: dict[str, Side] = {"generate": "left", "draft": "left", "pooling": "right"}
@@ -93,12 +96,14 @@ def get_tokenizer(
     mode: str = "auto",
     truncation_side: Side | None = None,
     model_vocab_size: int | None = None,
+    trust_remote_code: bool = False,
     registry: TokenizerRegistry = TOKENIZER_REGISTRY,
 ) -> Tokenizer:
     """Load the tokenizer of `assets`, or return the one already loaded from the same content.
 
     `model_vocab_size` is the model's own row count (config.json's `vocab_size`); ids up to it
-    count as valid.
+    count as valid. `trust_remote_code` lets tokenizer code that the model brings run, where none
+    of its files can be read without.
 
     Raises: `AssetsInvalid` naming the file; `UnsupportedFeature` for a mode that is not built.
     """
@@ -106,15 +111,47 @@ def get_tokenizer(
         assets, runner_type=runner_type, mode=mode, truncation_side=truncation_side
     )
     # The row, not the registry: what a mode means may be registered anew.
-    key = (_content_digest(assets), resolved, model_vocab_size, registry.row(resolved.mode))
-    return _LOADED.get(
-        key,
-        lambda: registry.load_tokenizer_class(resolved.mode).from_assets(
-            assets,
-            mode=resolved.mode,
-            truncation_side=resolved.truncation_side,
-            model_vocab_size=model_vocab_size,
-        ),
+    row = registry.row(resolved.mode)
+    key = (_content_digest(assets), resolved, model_vocab_size, row, trust_remote_code)
+
+    def load() -> Tokenizer:
+        tokenizer_class = registry.load_tokenizer_class(resolved.mode)
+        try:
+            return _of_class(tokenizer_class, assets, resolved, model_vocab_size)
+        except AssetsInvalid as error:
+            reads_any_file = row is not None and row[1] == "HuggingFaceTokenizer"
+            has_file = assets.tokenizer_json is not None
+            if has_file or not reads_any_file or not has_own_code(assets.tokenizer_config):
+                raise
+            if not trust_remote_code:
+                raise _needs_trust(error) from error
+        return _of_class(OwnCodeTokenizer, assets, resolved, model_vocab_size)
+
+    return _LOADED.get(key, load)
+
+
+def _of_class(
+    tokenizer_class: type[TokenizerClass],
+    assets: ModelAssets,
+    resolved: ResolvedTokenizer,
+    model_vocab_size: int | None,
+) -> Tokenizer:
+    return tokenizer_class.from_assets(
+        assets,
+        mode=resolved.mode,
+        truncation_side=resolved.truncation_side,
+        model_vocab_size=model_vocab_size,
+    )
+
+
+def _needs_trust(error: AssetsInvalid) -> AssetsInvalid:
+    return AssetsInvalid(
+        file="tokenizer_config.json",
+        problem="it names tokenizer code of the model's own (auto_map), and none of the model's"
+        f" files can be read without it ({error.details['file']}: {error.details['problem']})",
+        remedy="If you trust that code, load with trust_remote_code=True (--trust-remote-code),"
+        " which needs `pip install 'foreword[transformers]'`; or convert the tokenizer to a"
+        " tokenizer.json.",
     )
 
 
@@ -131,4 +168,17 @@ def _content_digest(assets: ModelAssets) -> bytes:
     digest.update(json.dumps(parts, sort_keys=True, default=str).encode())
     if assets.tokenizer_json is None:
         digest.update(f"{assets.name}@{assets.revision}".encode())
+        digest.update(repr(_file_states(assets)).encode())
     return digest.digest()
+
+
+def _file_states(assets: ModelAssets) -> list[tuple[str, int, int]]:
+    """Tell the files on disk apart from what they were, without reading them."""
+    states = []
+    for name in sorted(assets.file_names):
+        try:
+            state = (Path(assets.folder) / name).stat()
+        except OSError:  # whoever reads it will say what is wrong
+            continue
+        states.append((name, state.st_size, state.st_mtime_ns))
+    return states

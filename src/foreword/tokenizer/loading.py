@@ -31,6 +31,7 @@ from foreword.tokenizer.tokenizer_file import (
     read_tokenizer_file,
     replace_sections,
 )
+from foreword.tokenizer.trajectory_tokens import add_trajectory_tokens
 from foreword.tokenizer.vocabulary_files import convert_vocabulary
 from foreword.types import ModelAssets, Side, TokenizerInfo
 
@@ -70,6 +71,8 @@ def build_tokenizer(
     tokenizer = _construct(replace_sections(raw, choice.sections), name)
     tokens = read_special_tokens(assets, file.added_tokens, class_name)
     add_missing_tokens(tokenizer, tokens, class_name)
+    if mode == "alpamayo2_super":
+        add_trajectory_tokens(tokenizer, assets.config)
     if assets.do_lower_case:
         tokens = add_lower_cased(tokenizer, tokens)
     if config.get("split_special_tokens"):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from foreword.errors import InvalidRequest, InvalidTokenIds
 from foreword.tokenizer.mistral_errors import chat_refusal, text_refusal
 from foreword.tokenizer.mistral_file import Backend, choose_file, find_roles, load_backend
+from foreword.tokenizer.mistral_media import find_media, media_blocks
 from foreword.tokenizer.pool import TokenizerPool
 from foreword.types import (
     Conversation,
@@ -47,6 +48,8 @@ class MistralTokenizer:
     version: int
     is_tekken: bool
     kept_ids: frozenset[int]
+    media_blocks: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says of media, as it says it: the blocks `image` and `audio`."""
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -92,6 +95,7 @@ class MistralTokenizer:
             kept_ids=frozenset(
                 i for i, text in zip(special, texts, strict=True) if text in _KEPT_IN_OUTPUT
             ),
+            media_blocks=media_blocks(maker.original),
         )
 
     def encode(
@@ -129,13 +133,16 @@ class MistralTokenizer:
     def encode_chat(self, conversation: Conversation) -> TokenSequence:
         """Return the tokens of a whole conversation, as `formats.mistral` prepared it.
 
+        Shapes: each media item is one token, whose place `spans` tell.
+
         Raises: `InvalidRequest` with mistral-common's own reason.
         """
         effort = conversation.chat_template_kwargs.get("reasoning_effort")
         with self.pool.borrow() as backend:
-            return TokenSequence(
-                token_ids=_encode_chat(backend, conversation, effort, self.version)
-            )
+            token_ids = _encode_chat(backend, conversation, effort, self.version)
+            if not conversation.media:
+                return TokenSequence(token_ids=token_ids)
+            return find_media(token_ids, backend.instruct_tokenizer)
 
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """Return the text of `token_ids`; SentencePiece's own pieces when special ones are kept.

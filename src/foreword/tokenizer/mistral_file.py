@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from foreword.errors import AssetsInvalid
+from foreword.tokenizer.mistral_media import hide_media
 
 Backend: TypeAlias = Any
 """mistral-common's MistralTokenizer, which need not be installed."""
@@ -42,6 +43,7 @@ class BackendMaker:
         from mistral_common.tokens.tokenizers.mistral import MistralTokenizer
 
         instruct = copy.copy(self.original.instruct_tokenizer)
+        hide_media(instruct)
         vocabulary = instruct.tokenizer
         return MistralTokenizer(
             instruct,

@@ -16,30 +16,28 @@ from foreword.types import ModelAssets, Side, Tokenizer
 
 _BUILT = {
     "hf": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "alpamayo2_super": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "inkling": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
+    "kimi_audio": ("foreword.tokenizer.kimi_audio", "KimiAudioTokenizer"),
     "mistral": ("foreword.tokenizer.mistral", "MistralTokenizer"),
     "deepseek_v32": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
     "deepseek_v4": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
     "deepseek_v41": ("foreword.tokenizer.huggingface", "HuggingFaceTokenizer"),
 }
 
-_OWN_FORMAT = "needs the model's own chat format, which this version does not have yet"
-_TOKENIZER_IS_HF = (
-    "its tokens are those of mode 'hf', but it " + _OWN_FORMAT + "; use 'hf' for plain completions"
-)
-_GONE = "vLLM 0.33 no longer has this mode; use 'hf' with the model's tokenizer.json"
+_COMPLETIONS = "its tokens are those of mode 'hf', which serves plain completions"
 
 NOT_BUILT: Mapping[str, str] = {
-    "gpt_oss": "is not a tokenizer mode of vLLM 0.33; use 'hf' (the chat format follows from the"
-    " configuration's model_type)",
-    "kimi_k3": _TOKENIZER_IS_HF,
-    "kimi_audio": "needs a tiktoken vocabulary and the model's own special-token table, which"
-    " this version does not read yet",
-    "cohere": _TOKENIZER_IS_HF,
-    "inkling": _TOKENIZER_IS_HF,
-    "grok2": _GONE,
-    "qwen_vl": _GONE,
-    "alpamayo2_super": "needs trajectory tokens appended to the vocabulary as the model's"
-    " configuration says, which this version does not do yet",
+    "gpt_oss": "is not a tokenizer mode of vLLM 0.33: use 'hf', since this chat format follows from"
+    " model_type in config.json",
+    "kimi_k3": "needs the model's own Python file encoding_k3.py, which writes its chats token by"
+    f" token and of which there is no public description; {_COMPLETIONS}",
+    "cohere": "needs the package cohere_melody, whose compiled code writes its chats (cmd3, cmd4)"
+    f" and is not described elsewhere; {_COMPLETIONS}",
+    "grok2": "is gone from vLLM 0.33: it needs the model's tokenizer.tok.json, whose format is not"
+    " read here; use 'hf' with a tokenizer.json made from it",
+    "qwen_vl": "is gone from vLLM 0.33: it needs qwen.tiktoken and the image tags of the model's"
+    " own tokenization_qwen.py; mode 'hf' reads qwen.tiktoken for text without images",
 }
 """Modes by name that this version does not load, and what each of them needs."""
 

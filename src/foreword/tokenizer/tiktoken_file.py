@@ -58,6 +58,8 @@ FAMILIES: Mapping[str, Family] = {
     "ChatGLM4Tokenizer": Family(pattern=LLAMA3),
 }
 """Tokenizer classes by name: Kimi K2 and its relatives, Qwen 1, GLM-4."""
+KIMI_AUDIO = Family(pattern=QWEN)
+"""Known by the tokenizer mode of its name, and not by a class."""
 _CLASS_OF_FILE = {"qwen.tiktoken": "QWenTokenizer"}
 
 
@@ -66,13 +68,21 @@ def is_tiktoken(data: bytes) -> bool:
     return _LINE.fullmatch(data[:4096].split(b"\n", 1)[0].rstrip(b"\r")) is not None
 
 
-def convert_tiktoken(data: bytes, name: str, tokenizer_config: Mapping[str, Any]) -> dict[str, Any]:
+def convert_tiktoken(
+    data: bytes,
+    name: str,
+    tokenizer_config: Mapping[str, Any],
+    *,
+    family: Family | None = None,
+) -> dict[str, Any]:
     """Return the tokenizer.json, as an object, that gives the ids of tiktoken on this file.
+
+    `family` None follows from the configuration, or the file's name.
 
     Raises: `AssetsInvalid` for a broken file, or a family whose pattern is not known here.
     Source: tiktoken 0.14, and the families' published tokenizer code for patterns and tokens.
     """
-    family = _find_family(name, tokenizer_config)
+    family = family or _find_family(name, tokenizer_config)
     ranks = read_ranks(data, name)
     added = _added_tokens(family, ranks, tokenizer_config, name)
     in_order = sorted(ranks, key=ranks.__getitem__)

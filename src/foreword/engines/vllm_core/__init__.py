@@ -24,13 +24,15 @@ from foreword.engines.vllm_core.outputs import (
     FinishReason,
     decode_outputs,
     is_engine_dead,
+    logprob_rows,
 )
 from foreword.engines.vllm_core.params import (
     STRUCTURED_OUTPUTS_BACKEND,
-    PoolingParams,
+    pooling_array,
     sampling_map,
 )
 from foreword.engines.vllm_core.request import (
+    POOLING_PASSED_OVER,
     EngineCoreRequest,
     Envelope,
     LoRARequest,
@@ -49,7 +51,8 @@ from foreword.engines.vllm_core.startup import (
     engine_identity,
     engine_index,
 )
-from foreword.sampling import SamplingParams
+from foreword.errors import UnsupportedFeature
+from foreword.sampling import PoolingParams, SamplingParams
 from foreword.types import EngineInput
 
 __all__ = [
@@ -63,7 +66,6 @@ __all__ = [
     "FinishReason",
     "LoRARequest",
     "MultiModalFieldElem",
-    "PoolingParams",
     "RequestType",
     "VllmCore",
     "abort_message",
@@ -75,6 +77,7 @@ __all__ = [
     "engine_identity",
     "engine_index",
     "is_engine_dead",
+    "logprob_rows",
     "start_wave_message",
     "utility_message",
 ]
@@ -109,7 +112,12 @@ class VllmCore:
         media_data: Sequence[Mapping[str, MultiModalFieldElem] | None] = (),
         **envelope: Unpack[Envelope],
     ) -> EngineCoreRequest:
-        """Return the engine's request for a prompt; `add_message` makes frames of it."""
+        """Return the engine's request for a prompt; `add_message` makes frames of it.
+
+        Raises: `UnsupportedFeature` for a parameter that the engine's version does not read.
+        """
+        if isinstance(params, PoolingParams):
+            self._check_pooling(params)
         backend = self.structured_outputs_backend
         return make_request(
             engine_input,
@@ -117,12 +125,21 @@ class VllmCore:
             params=(
                 sampling_map(params, structured_outputs_backend=backend)
                 if isinstance(params, SamplingParams)
-                else params
+                else pooling_array(params)
             ),
             layout=self.layout,
             media_data=media_data,
             **envelope,
         )
+
+    def _check_pooling(self, params: PoolingParams) -> None:
+        for name in POOLING_PASSED_OVER.get(self.version.partition("+")[0], ()):
+            if getattr(params, name) is not None:
+                raise UnsupportedFeature(
+                    feature=f"{name} with vLLM {self.version}",
+                    remedy="Drop it, or run a newer engine.",
+                    param=name,
+                )
 
     def encode(
         self, engine_input: EngineInput, *, request_id: str, params: SamplingParams | PoolingParams

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from foreword.engines.msgpack_frames import Frame, ReceivedArray
+from foreword.engines.msgpack_frames import Frame, ReceivedArray, array_values
 from foreword.errors import ServiceError
 
 ENGINE_DEAD = b"ENGINE_CORE_DEAD"
@@ -136,6 +136,33 @@ class EngineCoreOutputs(msgspec.Struct, array_like=True, frozen=True):
 
 
 _DECODER = msgspec.msgpack.Decoder(EngineCoreOutputs)
+
+
+def logprob_rows(
+    logprobs: Logprobs, frames: Sequence[Frame]
+) -> list[tuple[list[int], list[float], int]]:
+    """Return each position's token ids, their logprobs, and the rank of the first of them.
+
+    Shapes: the first is the token that stands there; the others are the likeliest, in order.
+
+    Raises: `ServiceError` when the arrays do not fit each other, or their frames.
+    """
+    try:
+        num_rows, width = logprobs.token_ids.shape
+        ids, values = (array_values(one, frames) for one in (logprobs.token_ids, logprobs.logprobs))
+        ranks = array_values(logprobs.ranks, frames).tolist()
+        if logprobs.logprobs.shape != (num_rows, width) or len(ranks) != num_rows or not width:
+            raise ValueError("arrays of different shapes")  # noqa: TRY301
+    except (ValueError, IndexError, TypeError) as error:
+        raise ServiceError(
+            "The engine sent logprobs that cannot be read; is its version the one it stated?",
+            details={"reason": str(error)},
+        ) from error
+    starts = range(0, num_rows * width, width)
+    return [
+        (ids[at : at + width].tolist(), [float(one) for one in values[at : at + width]], rank)
+        for at, rank in zip(starts, ranks, strict=True)
+    ]
 
 
 def is_engine_dead(frames: Sequence[Frame]) -> bool:

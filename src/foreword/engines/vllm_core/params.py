@@ -7,19 +7,26 @@ vLLM's default may be left out; `stop`, `stop_token_ids`, `bad_words` and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import msgspec
 
-from foreword.sampling import OutputKind, SamplingParams, StructuredOutputs
+from foreword.engines.msgpack_frames import Tensor
+from foreword.sampling import OutputKind, PoolingParams, SamplingParams, StructuredOutputs
 
 STRUCTURED_OUTPUTS_BACKEND = "xgrammar"
 """What vLLM itself chooses first; an engine started with another one must be told so here."""
 
 _PRIVATE = ("eos_token_id", "all_stop_token_ids", "bad_words_token_ids")
-_CONVERTED = ("structured_outputs", "repetition_detection", "output_kind")
+_CONVERTED = (
+    "structured_outputs",
+    "repetition_detection",
+    "output_kind",
+    "prompt_logprob_token_ids",
+)
 
 
 class SamplingMap(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True):
@@ -42,6 +49,8 @@ class SamplingMap(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True)
     min_tokens: int = 0
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    prompt_logprob_token_ids: Tensor | None = None
+    prompt_logprob_start: int | None = None
     logprob_token_ids: tuple[int, ...] | None = None
     flat_logprobs: bool = False
     detokenize: bool = True
@@ -64,36 +73,23 @@ class SamplingMap(msgspec.Struct, omit_defaults=True, frozen=True, kw_only=True)
     thinking_token_budget: int | None = None
     repetition_detection: Mapping[str, int] | None = None
     routed_experts_prompt_start: int = 0
+    trace_decode_token_ids: tuple[int, ...] | None = None
 
 
-class LateInteractionParams(msgspec.Struct, array_like=True, frozen=True):
-    """How a late-interaction score is made of a query and a document."""
+class PoolingArray(msgspec.Struct, array_like=True, frozen=True, kw_only=True):
+    """vLLM's `PoolingParams` on the wire; what is inside of them are arrays too."""
 
-    mode: str
-    query_key: str
-    query_uses: int | None = None
-
-
-class LateChunkingParams(msgspec.Struct, array_like=True, frozen=True):
-    """Mean-pool token states in chunks of so many tokens."""
-
-    chunk_size: int
-
-
-class PoolingParams(msgspec.Struct, array_like=True, frozen=True):
-    """vLLM's `PoolingParams`, as they are and as they travel."""
-
-    use_activation: bool | None = None
-    dimensions: int | None = None
-    step_tag_id: int | None = None
-    returned_token_ids: list[int] | None = None
-    task: str | None = None
-    requires_token_ids: bool = False
-    skip_reading_prefix_cache: bool | None = None
-    late_interaction_params: LateInteractionParams | None = None
-    extra_kwargs: Mapping[str, Any] | None = None
-    output_kind: int = OutputKind.FINAL_ONLY.value
-    late_chunking_params: LateChunkingParams | None = None
+    use_activation: bool | None
+    dimensions: int | None
+    step_tag_id: int | None
+    returned_token_ids: tuple[int, ...] | None
+    task: str | None
+    requires_token_ids: bool
+    skip_reading_prefix_cache: bool | None
+    late_interaction_params: tuple[str, str, int | None] | None
+    extra_kwargs: Mapping[str, Any] | None
+    output_kind: int
+    late_chunking_params: tuple[int] | None
 
 
 def sampling_map(
@@ -117,7 +113,29 @@ def sampling_map(
         output_text_buffer_length=params.output_text_buffer_length,
         structured_outputs=_constraint(params.structured_outputs, structured_outputs_backend),
         repetition_detection=None if repetition is None else repetition.to_dict(),
+        prompt_logprob_token_ids=_scored_ids(params.prompt_logprob_token_ids),
     )
+
+
+def _scored_ids(rows: Sequence[Sequence[int]] | None) -> Tensor | None:
+    if rows is None:
+        return None
+    width = max(map(len, rows))
+    ids = array("i", [one for row in rows for one in (*row, *[-1] * (width - len(row)))])
+    return Tensor(dtype="<i4", shape=(len(rows), width), data=ids.tobytes())
+
+
+def pooling_array(params: PoolingParams) -> PoolingArray:
+    """Return pooling parameters as the engine decodes them."""
+    scoring, chunking = params.late_interaction_params, params.late_chunking_params
+    values = {field.name: getattr(params, field.name) for field in fields(params)}
+    values["late_interaction_params"] = scoring and (
+        scoring.mode,
+        scoring.query_key,
+        scoring.query_uses,
+    )
+    values["late_chunking_params"] = chunking and (chunking.chunk_size,)
+    return PoolingArray(**values, output_kind=OutputKind.FINAL_ONLY.value)
 
 
 def _constraint(constraint: StructuredOutputs | None, backend: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from foreword.engines.msgpack_frames import Tensor
 from foreword.engines.msgpack_ids import raw_token_ids
-from foreword.engines.vllm_core.params import PoolingParams, SamplingMap
+from foreword.engines.vllm_core.params import PoolingArray, SamplingMap
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.types import EngineInput, MediaSpan
 
@@ -90,7 +90,7 @@ class EngineCoreRequest(msgspec.Struct, array_like=True, frozen=True, kw_only=Tr
     prompt_token_ids: msgspec.Raw | None
     mm_features: Sequence[MultiModalFeatureSpec] | None
     sampling_params: SamplingMap | None
-    pooling_params: PoolingParams | None
+    pooling_params: PoolingArray | None
     arrival_time: float
     lora_request: LoRARequest | None = None
     cache_salt: str | None = None
@@ -135,6 +135,10 @@ LAYOUTS: Mapping[str, type[EngineCoreRequest]] = {
 """The layout of each known engine version, oldest first."""
 
 
+POOLING_PASSED_OVER: Mapping[str, tuple[str, ...]] = {"0.32.0": ("late_chunking_params",)}
+"""Fields an engine version would not read, and so answer without."""
+
+
 def layout_of(version: str, *, allow_unknown_version: bool = False) -> type[EngineCoreRequest]:
     """Return the layout an engine of `version` reads; builds (`0.32.0+cpu`) share their version's.
 
@@ -157,7 +161,7 @@ def make_request(
     engine_input: EngineInput,
     *,
     request_id: str,
-    params: SamplingMap | PoolingParams,
+    params: SamplingMap | PoolingArray,
     layout: type[EngineCoreRequest] = EngineCoreRequest,
     media_data: Sequence[Mapping[str, MultiModalFieldElem] | None] = (),
     **envelope: Unpack[Envelope],

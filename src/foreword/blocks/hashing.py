@@ -24,7 +24,7 @@ Algorithm = Literal["sha256", "sha256_cbor", "xxhash", "xxhash_cbor"]
 ExtraKeys: TypeAlias = tuple[Any, ...] | None
 
 DEFAULT_SEED = "vllm-none-hash"
-_ID_BYTES = 4
+ID_BYTES = 4
 _PICKLE_PROTOCOL = 5  # stays when Python's highest grows: the engine's hashes are shared data
 
 
@@ -105,11 +105,32 @@ def extend(
     hasher = previous.hasher
     spans = previous.media if media is None else tuple(sorted(media, key=lambda s: s.start))
     id_bytes = token_ids.tobytes()
-    num_blocks = _num_full_blocks(hasher, len(token_ids))
+    num_blocks = num_full_blocks(hasher, len(token_ids))
     num_kept = min(num_blocks, len(previous.hashes), _num_before_media_change(previous, spans))
     num_kept = _num_same_blocks(hasher, previous.id_bytes, id_bytes, num_kept)
-    chain = replace(previous, media=spans, id_bytes=id_bytes, hashes=previous.hashes[:num_kept])
-    return replace(chain, hashes=(*chain.hashes, *_new_hashes(chain, num_blocks)))
+    kept = previous.hashes[:num_kept]
+    chain = replace(previous, media=spans, id_bytes=id_bytes, hashes=kept)
+    parent = kept[-1] if kept else hasher.none_hash
+    return replace(chain, hashes=(*kept, *hash_range(chain, num_kept, num_blocks, parent)))
+
+
+def hash_range(chain: BlockChain, first: int, stop: int, parent: bytes) -> Iterator[bytes]:
+    """Yield the hashes of the blocks from `first` to before `stop`; `parent` is the one before.
+
+    Shapes: of `chain` the ids, media, adapter and salt are read. There are `num_full_blocks`.
+    """
+    digest = hash_function(chain.hasher.algorithm)
+    # `iter_unpack` makes the tuples without a list of all ids in between.
+    block = Struct(f"{chain.hasher.block_size}I")
+    body = memoryview(chain.id_bytes)[first * block.size : stop * block.size]
+    for token_ids, extra in zip(block.iter_unpack(body), _extra_keys(chain, first), strict=False):
+        parent = digest((parent, token_ids, extra))
+        yield parent
+
+
+def num_full_blocks(hasher: BlockHasher, num_tokens: int) -> int:
+    """Return how many blocks of a prompt have a hash."""
+    return max(0, num_tokens - hasher.num_lookahead_tokens) // hasher.block_size
 
 
 def external_hashes(hashes: Sequence[bytes]) -> list[int]:
@@ -176,10 +197,6 @@ def _check_hasher(hasher: BlockHasher) -> None:
         )
 
 
-def _num_full_blocks(hasher: BlockHasher, num_tokens: int) -> int:
-    return max(0, num_tokens - hasher.num_lookahead_tokens) // hasher.block_size
-
-
 def _num_before_media_change(previous: BlockChain, spans: tuple[MediaSpan, ...]) -> int:
     """Return how many blocks lie wholly before the first media item that is not the same."""
     old = [(span.start, span.stop, span.identity) for span in previous.media]
@@ -189,7 +206,7 @@ def _num_before_media_change(previous: BlockChain, spans: tuple[MediaSpan, ...])
     pairs = zip(old, new, strict=False)
     num_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     first_changed = min(key[0] for key in old[num_same:][:1] + new[num_same:][:1])
-    return _num_full_blocks(previous.hasher, first_changed)
+    return num_full_blocks(previous.hasher, first_changed)
 
 
 def _num_same_blocks(hasher: BlockHasher, old: bytes, new: bytes, most: int) -> int:
@@ -197,23 +214,11 @@ def _num_same_blocks(hasher: BlockHasher, old: bytes, new: bytes, most: int) -> 
 
     def differs(num_blocks: int) -> bool:
         num_ids = num_blocks * hasher.block_size + hasher.num_lookahead_tokens
-        return old[: num_ids * _ID_BYTES] != new[: num_ids * _ID_BYTES]
+        return old[: num_ids * ID_BYTES] != new[: num_ids * ID_BYTES]
 
     if most == 0 or not differs(most):
         return most
     return bisect_left(range(1, most), True, key=differs)
-
-
-def _new_hashes(chain: BlockChain, num_blocks: int) -> Iterator[bytes]:
-    first = len(chain.hashes)
-    parent = chain.hashes[-1] if first else chain.hasher.none_hash
-    digest = hash_function(chain.hasher.algorithm)
-    # `iter_unpack` makes the tuples without a list of all ids in between.
-    block = Struct(f"{chain.hasher.block_size}I")
-    body = memoryview(chain.id_bytes)[first * block.size : num_blocks * block.size]
-    for token_ids, extra in zip(block.iter_unpack(body), _extra_keys(chain, first), strict=False):
-        parent = digest((parent, token_ids, extra))
-        yield parent
 
 
 def _extra_keys(chain: BlockChain, first: int) -> Iterator[ExtraKeys]:

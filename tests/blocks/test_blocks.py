@@ -12,8 +12,15 @@ from typing import Any
 
 import pytest
 
-from foreword import blocks
-from foreword.blocks import BlockChain, BlockHasher, LoraKey, extend, external_hashes, hash_blocks
+from foreword.blocks import (
+    BlockChain,
+    BlockHasher,
+    LoraKey,
+    extend,
+    external_hashes,
+    hash_blocks,
+    hashing,
+)
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.types import MediaSpan
 
@@ -170,13 +177,13 @@ def test_a_growing_chat_hashes_its_new_blocks_only(monkeypatch: pytest.MonkeyPat
     chain = extend(BlockChain(hasher=hasher()), ids[:100])
     assert len(chain.hashes) == 6
     hashed: list[object] = []
-    real = blocks.hash_function("sha256")
+    real = hashing.hash_function("sha256")
 
     def counting(value: object) -> bytes:
         hashed.append(value)
         return real(value)
 
-    monkeypatch.setattr(blocks, "hash_function", lambda algorithm: counting)
+    monkeypatch.setattr(hashing, "hash_function", lambda algorithm: counting)
     assert extend(chain, ids[:111]).hashes == chain.hashes
     assert hashed == []
     longer = extend(chain, ids)
@@ -221,11 +228,11 @@ def test_a_missing_library_names_the_extra(
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    blocks.hash_function.cache_clear()
+    hashing.hash_function.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without)
     try:
         with pytest.raises(UnsupportedFeature, match=r"foreword\[hashes\]"):
             hasher(algorithm)
         hasher("sha256")
     finally:
-        blocks.hash_function.cache_clear()
+        hashing.hash_function.cache_clear()
