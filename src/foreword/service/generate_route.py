@@ -63,7 +63,7 @@ class GenerateRoute:
         state, started = self._state, time.perf_counter()
         head = read_head(scope)
         status, code = 200, ""
-        state.num_in_flight += 1
+        state.enter()
         try:
             with state.tracing.request(self.path, scope["headers"]):
                 status, code = await self._serve(head, receive, send)
@@ -71,7 +71,7 @@ class GenerateRoute:
             state.metrics.refused("client_left")
             return
         finally:
-            state.num_in_flight -= 1
+            state.leave()
         seconds = time.perf_counter() - started
         state.metrics.answered(self.path, status, seconds)
         if code:

@@ -67,7 +67,7 @@ class HotRoute:
         """Serve one request."""
         state, started = self._state, time.perf_counter()
         head = read_head(scope)
-        state.num_in_flight += 1
+        state.enter()
         try:
             with state.tracing.request(self.path, scope["headers"]):
                 answer = await self._answer(head, receive)
@@ -75,7 +75,7 @@ class HotRoute:
             state.metrics.refused("client_left")
             return
         finally:
-            state.num_in_flight -= 1
+            state.leave()
         extra = [CLOSE] if state.is_draining else []
         if head.request_id and answer.status != 200:
             extra.append((b"x-request-id", head.request_id.encode("latin-1")))

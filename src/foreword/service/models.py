@@ -6,12 +6,9 @@ A name that two models claim is an error of the operator's.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from foreword.media.items import MediaLimits, MediaNaming
 from foreword.options import BlockHashing, MediaOptions
 from foreword.renderer import Renderer
 from foreword.service.adapters import lora_paths
+from foreword.service.memory import settle_memory
 from foreword.service.metric_readings import Reading
 from foreword.service.settings import Settings
 from foreword.templating import TemplateLimits
@@ -108,20 +106,8 @@ def load_models(settings: Settings, *, load_one: Callable[..., Renderer] = load)
     if settings.accelerated == "on":
         for model in served.all:
             _check_accelerated(model)
-    _settle_memory()
+    settle_memory()
     return served
-
-
-def _settle_memory() -> None:
-    """Give back what loading needed, and keep the collector away from what stays.
-
-    Why: building vocabularies leaves a third of the process as free pages that glibc keeps, and
-    every full collection would walk the models again.
-    """
-    gc.collect()
-    gc.freeze()
-    with suppress(OSError, AttributeError):  # another C library has no such call
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_accelerated(model: ServedModel) -> None:

@@ -17,6 +17,7 @@ from foreword.service.executor import Executor
 from foreword.service.generation import Generations
 from foreword.service.logs import log
 from foreword.service.media_step import make_fetcher
+from foreword.service.memory import give_back_pages
 from foreword.service.metric_readings import Reading
 from foreword.service.metrics import Metrics, make_metrics
 from foreword.service.models import ServedModels, load_models, memo_readings
@@ -25,6 +26,7 @@ from foreword.service.settings import Settings
 from foreword.service.tracing import Tracing, make_tracing
 from foreword.service.work import Work, warm_up
 
+MAX_UNTIDIED_SECONDS = 30.0  # of work without a quiet moment
 FAST_INLINE_MAX_SIZE = 65_536  # bytes of body: a millisecond where the tokenizer is fast
 LoadModels = Callable[[Settings], ServedModels]
 
@@ -47,7 +49,7 @@ class ServiceState:
         self.fetcher = make_fetcher(settings)
         self.engine = engine or make_engine_client(settings)
         self.is_draining = False
-        self.num_in_flight = 0
+        self.num_in_flight = self.num_answered = 0
         self.loop: asyncio.AbstractEventLoop | None = None
         self._load = load
         self._on_failure = on_failure
@@ -55,7 +57,9 @@ class ServiceState:
         self._work: Work | None = None
         self._generations: Generations | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._refreshing: asyncio.Task[None] | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        self._num_tidied = 0
+        self._tidied_at = time.monotonic()
         self.metrics.add_source(self._readings)
 
     @property
@@ -88,12 +92,20 @@ class ServiceState:
             raise still_loading()
         return self._generations
 
+    def enter(self) -> None:
+        """Count a request that has arrived."""
+        self.num_in_flight += 1
+
+    def leave(self) -> None:
+        """Count a request that has its answer, or whose client has left."""
+        self.num_in_flight -= 1
+        self.num_answered += 1
+
     def start(self) -> None:
         """Begin to load the models, beside the event loop."""
         self.loop = asyncio.get_running_loop()
         self._loading = asyncio.ensure_future(self._prepare())
-        if self.settings.workers > 1:
-            self._refreshing = asyncio.ensure_future(self._refresh())
+        self._ticking = asyncio.ensure_future(self._tick())
 
     async def _prepare(self) -> None:
         started = time.monotonic()
@@ -133,17 +145,27 @@ class ServiceState:
         self.is_draining = True
         if self._loading is not None and not self._loading.done():
             self._loading.cancel()
-        if self._refreshing is not None:
-            self._refreshing.cancel()
+        if self._ticking is not None:
+            self._ticking.cancel()
         await self.executor.close(self.settings.shutdown_deadline_seconds)
         if self.engine is not None:
             await self.engine.close()
 
-    async def _refresh(self) -> None:
-        """Keep what this worker reads fresh for whichever worker is asked."""
+    async def _tick(self) -> None:
+        """Every second: keep what this worker reads fresh for all, and give back free memory."""
         while True:
             await asyncio.sleep(1.0)
-            self.metrics.refresh()
+            if self.settings.workers > 1:
+                self.metrics.refresh()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Give back free pages in a quiet moment, or when there has been none for long."""
+        now = time.monotonic()
+        is_quiet = self.num_in_flight == 0 or now > self._tidied_at + MAX_UNTIDIED_SECONDS
+        if is_quiet and self.num_answered != self._num_tidied:
+            give_back_pages()
+            self._num_tidied, self._tidied_at = self.num_answered, now
 
     def _readings(self) -> Iterator[Reading]:
         executor = self.executor

@@ -16,7 +16,7 @@ from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import generate_lorem_ipsum
+from jinja2.utils import Namespace, generate_lorem_ipsum
 
 from foreword.errors import TemplateRejected
 from foreword.templating.filters import make_filters, make_tests
@@ -75,6 +75,7 @@ class GenerationTag(Extension):
         return text
 
 
+_PLAIN_TYPES = frozenset({str, int, bool, list, dict})
 _DICT_NAMES = frozenset(dir(dict))
 _SAFE_NAMES: Mapping[type, frozenset[str]] = {
     # Never unsafe, and never a format method, whatever the object.
@@ -109,6 +110,11 @@ class ChatEnvironment(ImmutableSandboxedEnvironment):
                     return obj[attribute]
                 except KeyError:
                     return self.undefined(obj=obj, name=attribute)
+        elif kind is Namespace:
+            # Asking the sandbox costs twenty questions, each of which the object answers in Python.
+            value = getattr(obj, attribute, None)
+            if type(value) in _PLAIN_TYPES and not attribute.startswith("_"):
+                return value
         elif attribute in _SAFE_NAMES.get(kind, ()):
             return getattr(obj, attribute)
         return super().getattr(obj, attribute)
