@@ -42,6 +42,10 @@ from _serving import (
 )
 
 
+QUIET_SECONDS = 2.5
+"""After the load, before memory is read: what a server gives back in a quiet moment is not held."""
+
+
 def measure(port: int, requests: list[bytes], *, warm: int) -> list[float]:
     """Send requests one by one; leave out the first `warm`."""
     client = Client(port)
@@ -93,6 +97,7 @@ def run_server(
             for workload in ("200 tokens", "8k", "128k cold", "128k growing"):
                 found = measure_many(port, model, workload, connections, 5000)
                 results[f"{workload}, {connections} connections"] = figures(found)
+        time.sleep(QUIET_SECONDS)
         results["memory_mb after"] = resident_megabytes(process.pid)
         if name == "foreword":
             results["health"] = health_under_load(port, model, options)

@@ -34,7 +34,7 @@ def make_state(*, model: Path | str = DEMO, **settings: Any) -> ServiceState:
 @asynccontextmanager
 async def in_process(state: ServiceState) -> AsyncIterator[httpx.AsyncClient]:
     """Serve without a socket: the models loaded, the executor ended after."""
-    state.start()
+    await state.start()
     transport = httpx.ASGITransport(Service(state))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=JSON) as made:
         while state.condition == "loading":

@@ -121,7 +121,7 @@ def _method_not_allowed(allowed: str) -> Answer:
 def _starlette(state: ServiceState) -> Starlette:
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        state.start()
+        await state.start()
         yield
         await state.stop()
 

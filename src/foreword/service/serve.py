@@ -98,8 +98,11 @@ def bind(settings: Settings) -> socket.socket:
     return listener
 
 
-def serve(settings: Settings, listener: socket.socket) -> int:
-    """Serve on a bound socket in this process; return the exit code."""
+def serve(settings: Settings, listener: socket.socket, *, loads_first: bool = False) -> int:
+    """Serve on a bound socket in this process; return the exit code.
+
+    With `loads_first` no connection is accepted before the models are loaded.
+    """
     from foreword.service.http import Service
     from foreword.service.server import Server
     from foreword.service.state import ServiceState
@@ -110,7 +113,8 @@ def serve(settings: Settings, listener: socket.socket) -> int:
         failures.append(_explain(error))
         server.should_exit = True
 
-    server = Server(Service(ServiceState(settings, on_failure=on_failure)), listener)
+    state = ServiceState(settings, on_failure=on_failure, loads_first=loads_first)
+    server = Server(Service(state), listener)
     try:
         server.config.load()
     except OSError as error:  # a certificate or key that can't be read, or is none

@@ -32,7 +32,10 @@ LoadModels = Callable[[Settings], ServedModels]
 
 
 class ServiceState:
-    """One process's service. `on_failure` is told when its models can't be loaded."""
+    """One process's service. `on_failure` is told when its models can't be loaded.
+
+    `loads_first`: it answers nothing until they are, for a worker beside others that do.
+    """
 
     def __init__(
         self,
@@ -41,8 +44,10 @@ class ServiceState:
         load: LoadModels = load_models,
         on_failure: Callable[[BaseException], None] | None = None,
         engine: EngineClient | None = None,
+        loads_first: bool = False,
     ) -> None:
         self.settings = settings
+        self._loads_first = loads_first
         self.metrics: Metrics = make_metrics(settings.metrics)
         self.tracing: Tracing = make_tracing(settings.tracing)
         self.executor = Executor(settings, self.metrics)
@@ -101,11 +106,13 @@ class ServiceState:
         self.num_in_flight -= 1
         self.num_answered += 1
 
-    def start(self) -> None:
-        """Begin to load the models, beside the event loop."""
+    async def start(self) -> None:
+        """Begin to load the models, beside the event loop; with `loads_first` wait for them."""
         self.loop = asyncio.get_running_loop()
         self._loading = asyncio.ensure_future(self._prepare())
         self._ticking = asyncio.ensure_future(self._tick())
+        if self._loads_first:
+            await self._loading
 
     async def _prepare(self) -> None:
         started = time.monotonic()

@@ -38,12 +38,13 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
     os.environ[SHARED_METRICS] = shared.name
     original = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
 
-    def start() -> tuple[SpawnProcess, float]:
-        process = context.Process(target=_serve_child, args=(settings, listener))
+    def start(*, loads_first: bool) -> tuple[SpawnProcess, float]:
+        process = context.Process(target=_serve_child, args=(settings, listener, loads_first))
         process.start()
         return process, time.monotonic()
 
-    processes = [start() for _ in range(settings.workers)]
+    # One tells from the start how things are; the others take no request before they can serve it.
+    processes = [start(loads_first=index > 0) for index in range(settings.workers)]
     code = 0
     try:
         while not told_to_stop and code == 0:
@@ -58,7 +59,7 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
                 if is_quick and process.exitcode and process.exitcode > 0:
                     code = process.exitcode
                     break
-                processes[index] = start()
+                processes[index] = start(loads_first=True)
     finally:
         # Kept open here, the port would take connections that nobody serves any more.
         listener.close()
@@ -70,11 +71,11 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
     return code
 
 
-def _serve_child(settings: Settings, listener: socket.socket) -> None:
+def _serve_child(settings: Settings, listener: socket.socket, loads_first: bool) -> None:
     from foreword.service.serve import serve
 
     set_up_logs(settings.log_level, settings.log_format)
-    code = serve(settings, listener)
+    code = serve(settings, listener, loads_first=loads_first)
     if code:
         raise SystemExit(code)
 
