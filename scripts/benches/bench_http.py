@@ -41,7 +41,6 @@ from _serving import (
     workloads,
 )
 
-
 QUIET_SECONDS = 2.5
 """After the load, before memory is read: what a server gives back in a quiet moment is not held."""
 
