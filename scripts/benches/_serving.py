@@ -182,5 +182,8 @@ def vllm_command(options: argparse.Namespace, port: int) -> list[str]:
 
 
 def resident_megabytes(pid: int) -> float:
+    """Return what a process and its children hold."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own = int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return own + sum(resident_megabytes(int(child)) for child in children)

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,37 +142,85 @@ def load_only(port: int, model: str) -> None:
         threading.Thread(target=run, args=(seed,)).start()
 
 
-def throughput(
-    command: Callable[[int], list[str]], path: str, options: argparse.Namespace
-) -> dict[str, Any]:
-    """Requests a second of 200 tokens at 32 connections, by wrk."""
+def by_wrk(
+    command: Callable[[int], list[str]],
+    path: str,
+    options: argparse.Namespace,
+    loads: Sequence[tuple[int, int]],
+) -> dict[str, dict[str, Any]]:
+    """Measure (tokens, connections) by wrk, which adds little; no text is ever sent twice."""
     port, model = free_port(), Path(options.model).name
+    found: dict[str, dict[str, Any]] = {}
     with running(command(port), port, path), tempfile.TemporaryDirectory() as folder:
-        talk = Talk(7)
-        bodies = [
-            json.dumps({"model": model, "messages": talk.chat(200), "max_tokens": 16})
-            for _ in range(64)
-        ]
-        script = Path(folder) / "requests.lua"
-        entries = ",\n".join(f"[==[{body}]==]" for body in bodies)
-        script.write_text(
-            f"local bodies = {{{entries}}}\nlocal at = 0\nrequest = function()\n"
-            f'  at = at % #bodies + 1\n  return wrk.format("POST", "{PATH}",'
-            ' {["Content-Type"] = "application/json"}, bodies[at])\nend\n'
-        )
-        time.sleep(1)
-        done = subprocess.run(
-            ["wrk", "-t1", "-c32", f"-d{options.seconds}s", "--latency", "-s", str(script),
-             f"http://127.0.0.1:{port}"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    lines = done.stdout.splitlines()
+        for num_tokens, connections in loads:
+            script = Path(folder) / f"{num_tokens}.lua"
+            script.write_text(numbered_requests(model, num_tokens))
+            done = subprocess.run(
+                ["wrk", "-t1", f"-c{connections}", f"-d{options.seconds}s", "--latency", "-s",
+                 str(script), f"http://127.0.0.1:{port}"],
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            key = f"{num_tokens} tokens, {connections} connections, by wrk"
+            found[key] = read_wrk(done.stdout)
+    return found
+
+
+def numbered_requests(model: str, num_tokens: int) -> str:
+    """Write wrk's script: real chats in turn, with a number of its own at the start of each."""
+    talk, mark = Talk(7), "@@number@@"
+    bodies = []
+    for _ in range(16):
+        messages = talk.chat(num_tokens)
+        messages[0]["content"] = f"{mark} {messages[0]['content']}"
+        bodies.append(json.dumps({"model": model, "messages": messages, "max_tokens": 16}))
+    entries = ",\n".join(f"[==[{body}]==]" for body in bodies)
+    return (
+        f"local bodies = {{{entries}}}\nlocal heads, tails, at = {{}}, {{}}, 0\n"
+        "for i, body in ipairs(bodies) do\n"
+        f'  local from, to = body:find("{mark}", 1, true)\n'
+        "  heads[i], tails[i] = body:sub(1, from - 1), body:sub(to + 1)\nend\n"
+        "request = function()\n  at = at + 1\n  local i = at % #bodies + 1\n"
+        f'  return wrk.format("POST", "{PATH}", {{["Content-Type"] = "application/json"}},'
+        " heads[i] .. at .. tails[i])\nend\n"
+    )
+
+
+def read_wrk(printed: str) -> dict[str, Any]:
+    """Read what wrk printed."""
+    units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+    words = {line.split()[0]: line.split()[-1] for line in printed.splitlines() if line.split()}
+
+    def milliseconds(percentile: str) -> float:
+        value = words[percentile]
+        unit = next(unit for unit in units if value.endswith(unit))
+        return float(value.removesuffix(unit)) * units[unit]
+
+    errors = [s.strip() for s in printed.splitlines() if "Non-2xx" in s or "Socket errors" in s]
+    if errors:
+        raise SystemExit(f"wrk met errors: {errors}")
     return {
-        "requests_per_second": float(
-            next(line.split()[-1] for line in lines if line.startswith("Requests/sec"))
-        ),
-        "errors": [line.strip() for line in lines if "Non-2xx" in line or "Socket errors" in line],
+        "median_ms": milliseconds("50%"),
+        "p99_ms": milliseconds("99%"),
+        "requests_per_second": float(words["Requests/sec:"]),
     }
+
+
+def measure_by_wrk(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Small and middling requests from many connections; foreword also with two workers."""
+    loads = ((200, 1), (200, 8), (200, 32), (8000, 1), (8000, 8))
+    rates: dict[str, dict[str, Any]] = {}
+    for workers in ("1", "2"):
+        rates[f"foreword, {workers} workers"] = by_wrk(
+            lambda port, n=workers: foreword_command(options, port, "--workers", n),
+            "/ready",
+            options,
+            loads,
+        )
+    if options.vllm_rs:
+        rates["vllm-rs"] = by_wrk(
+            lambda port: vllm_command(options, port), "/health", options, loads
+        )
+    return rates
 
 
 def same_ids(options: argparse.Namespace) -> None:
@@ -192,18 +240,21 @@ def same_ids(options: argparse.Namespace) -> None:
 def show(results: dict[str, dict[str, Any]]) -> None:
     names = list(results)
     width = max(len(key) for key in results[names[0]]) + 2
-    print("".ljust(width) + "".join(name.rjust(24) for name in names) + "ratio".rjust(10))
+    print("".ljust(width) + "".join(name.rjust(30) for name in names) + "ratio".rjust(16))
     for key, first in results[names[0]].items():
         cells, medians = [], []
         for name in names:
             value = results[name].get(key)
             if isinstance(value, dict) and "median_ms" in value:
-                cells.append(f"{value['median_ms']:.2f} / {value['p99_ms']:.2f} ms")
+                rate = value.get("requests_per_second")
+                told = f", {rate:.0f}/s" if rate else ""
+                cells.append(f"{value['median_ms']:.2f} / {value['p99_ms']:.2f} ms{told}")
                 medians.append(value["median_ms"])
             elif isinstance(value, float):
                 cells.append(f"{value:.0f}")
-        ratio = f"{medians[1] / medians[0]:.2f}x" if len(medians) == 2 else ""
-        print(key.ljust(width) + "".join(cell.rjust(24) for cell in cells) + ratio.rjust(10))
+        # How many times faster than the last, which is the one compared with.
+        ratio = ", ".join(f"{medians[-1] / median:.2f}x" for median in medians[:-1])
+        print(key.ljust(width) + "".join(cell.rjust(30) for cell in cells) + ratio.rjust(16))
         if isinstance(first, dict) and "median_ms" not in first:
             print("   ", json.dumps(first))
 
@@ -223,7 +274,7 @@ def main() -> None:
         load_only(options.load_only, Path(options.model).name)
         return
     results: dict[str, dict[str, Any]] = {}
-    rates: dict[str, Any] = {}
+    rates: dict[str, dict[str, Any]] = {}
     if options.vllm_rs:
         same_ids(options)
     results["foreword"] = run_server(
@@ -235,18 +286,8 @@ def main() -> None:
         )
     show(results)
     if shutil.which("wrk"):
-        for workers in ("1", "2"):
-            rates[f"foreword, {workers} workers"] = throughput(
-                lambda port, n=workers: foreword_command(options, port, "--workers", n),
-                "/ready",
-                options,
-            )
-        if options.vllm_rs:
-            rates["vllm-rs"] = throughput(
-                lambda port: vllm_command(options, port), "/health", options
-            )
-        for name, rate in rates.items():
-            print(f"32 connections, 200 tokens, {name}: {rate}")
+        rates = measure_by_wrk(options)
+        show(rates)
     if options.output:
         options.output.mkdir(parents=True, exist_ok=True)
         made = {"latency": results, "throughput": rates}

@@ -11,7 +11,7 @@ import importlib.util
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from foreword.errors import ForewordError, InvalidRequest, ModelError, UnsupportedFeature
 from foreword.service.logs import log, set_up_logs
@@ -98,10 +98,17 @@ def bind(settings: Settings) -> socket.socket:
     return listener
 
 
-def serve(settings: Settings, listener: socket.socket, *, loads_first: bool = False) -> int:
+def serve(
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    on_loaded: Callable[[], None] = lambda: None,
+    may_open: Callable[[], bool] | None = None,
+) -> int:
     """Serve on a bound socket in this process; return the exit code.
 
-    With `loads_first` no connection is accepted before the models are loaded.
+    `on_loaded` is called when the models are loaded. With `may_open` no connection is accepted
+    before they are, and it says yes.
     """
     from foreword.service.http import Service
     from foreword.service.server import Server
@@ -113,7 +120,7 @@ def serve(settings: Settings, listener: socket.socket, *, loads_first: bool = Fa
         failures.append(_explain(error))
         server.should_exit = True
 
-    state = ServiceState(settings, on_failure=on_failure, loads_first=loads_first)
+    state = ServiceState(settings, on_failure=on_failure, on_loaded=on_loaded, may_open=may_open)
     server = Server(Service(state), listener)
     try:
         server.config.load()

@@ -27,14 +27,16 @@ from foreword.service.tracing import Tracing, make_tracing
 from foreword.service.work import Work, warm_up
 
 MAX_UNTIDIED_SECONDS = 30.0  # of work without a quiet moment
+OPENING_SECONDS = 0.02  # between two looks whether a worker may open its door
 FAST_INLINE_MAX_SIZE = 65_536  # bytes of body: a millisecond where the tokenizer is fast
 LoadModels = Callable[[Settings], ServedModels]
 
 
 class ServiceState:
-    """One process's service. `on_failure` is told when its models can't be loaded.
+    """One process's service.
 
-    `loads_first`: it answers nothing until they are, for a worker beside others that do.
+    `on_failure` is told when its models can't be loaded, `on_loaded` when they are. `may_open`: it
+    answers nothing until they are and that says yes, for a worker beside others.
     """
 
     def __init__(
@@ -44,10 +46,12 @@ class ServiceState:
         load: LoadModels = load_models,
         on_failure: Callable[[BaseException], None] | None = None,
         engine: EngineClient | None = None,
-        loads_first: bool = False,
+        on_loaded: Callable[[], None] = lambda: None,
+        may_open: Callable[[], bool] | None = None,
     ) -> None:
         self.settings = settings
-        self._loads_first = loads_first
+        self._on_loaded = on_loaded
+        self._may_open = may_open
         self.metrics: Metrics = make_metrics(settings.metrics)
         self.tracing: Tracing = make_tracing(settings.tracing)
         self.executor = Executor(settings, self.metrics)
@@ -107,12 +111,17 @@ class ServiceState:
         self.num_answered += 1
 
     async def start(self) -> None:
-        """Begin to load the models, beside the event loop; with `loads_first` wait for them."""
+        """Begin to load the models, beside the event loop.
+
+        With `may_open` it returns when they are loaded and that says yes.
+        """
         self.loop = asyncio.get_running_loop()
         self._loading = asyncio.ensure_future(self._prepare())
         self._ticking = asyncio.ensure_future(self._tick())
-        if self._loads_first:
+        if self._may_open is not None:
             await self._loading
+            while not self._may_open() and not self.is_draining:
+                await asyncio.sleep(OPENING_SECONDS)
 
     async def _prepare(self) -> None:
         started = time.monotonic()
@@ -135,6 +144,7 @@ class ServiceState:
             self.executor.inline_max_size = FAST_INLINE_MAX_SIZE
         self._generations = Generations(models, self.settings, self.executor)
         seconds = round(time.monotonic() - started, 3)
+        self._on_loaded()
         log(logging.INFO, "ready", models=list(models.names), seconds=seconds)
 
     def _load_and_warm_up(self) -> tuple[ServedModels, Work]:

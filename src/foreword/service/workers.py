@@ -15,6 +15,7 @@ import socket
 import tempfile
 import time
 from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
 from types import FrameType
 
 from foreword.service.logs import log, set_up_logs
@@ -38,13 +39,18 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
     os.environ[SHARED_METRICS] = shared.name
     original = {one: signal.signal(one, stop) for one in (signal.SIGTERM, signal.SIGINT)}
 
-    def start(*, loads_first: bool) -> tuple[SpawnProcess, float]:
-        process = context.Process(target=_serve_child, args=(settings, listener, loads_first))
+    # One answers from the start and tells how things are. The others take no connection before
+    # it and they can serve: who has heard from one that it is ready meets none that is not.
+    first_loaded = context.Event()
+
+    def start(*, is_first: bool = False) -> tuple[SpawnProcess, float]:
+        process = context.Process(
+            target=_serve_child, args=(settings, listener, first_loaded, is_first)
+        )
         process.start()
         return process, time.monotonic()
 
-    # One tells from the start how things are; the others take no request before they can serve it.
-    processes = [start(loads_first=index > 0) for index in range(settings.workers)]
+    processes = [start(is_first=index == 0) for index in range(settings.workers)]
     code = 0
     try:
         while not told_to_stop and code == 0:
@@ -59,7 +65,8 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
                 if is_quick and process.exitcode and process.exitcode > 0:
                     code = process.exitcode
                     break
-                processes[index] = start(loads_first=True)
+                first_loaded.set()  # or gone
+                processes[index] = start()
     finally:
         # Kept open here, the port would take connections that nobody serves any more.
         listener.close()
@@ -71,11 +78,16 @@ def supervise(settings: Settings, listener: socket.socket) -> int:
     return code
 
 
-def _serve_child(settings: Settings, listener: socket.socket, loads_first: bool) -> None:
+def _serve_child(
+    settings: Settings, listener: socket.socket, first_loaded: Event, is_first: bool
+) -> None:
     from foreword.service.serve import serve
 
     set_up_logs(settings.log_level, settings.log_format)
-    code = serve(settings, listener, loads_first=loads_first)
+    if is_first:
+        code = serve(settings, listener, on_loaded=first_loaded.set)
+    else:
+        code = serve(settings, listener, may_open=first_loaded.is_set)
     if code:
         raise SystemExit(code)
 
