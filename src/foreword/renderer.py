@@ -360,7 +360,7 @@ class Renderer:
         spans = rendered.assistant_spans if with_assistant_mask and rendered else None
         engine_input = apply_budget(tokens, params, self.tokenizer.info, assistant_spans=spans)
         is_told = self.chat_format is None or self.chat_format.tells_offsets
-        if not params.return_token_offsets or not is_told:
+        if engine_input.offsets is not None and not (params.return_token_offsets and is_told):
             engine_input = replace(engine_input, offsets=None)
         if not params.needs_detokenization:
             return engine_input

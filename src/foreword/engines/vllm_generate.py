@@ -10,6 +10,7 @@ import secrets
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -42,7 +43,10 @@ _ALWAYS = frozenset(
     }
 )
 _PRIVATE = frozenset({"eos_token_id", "all_stop_token_ids", "bad_words_token_ids"})
-_DEFAULTS = {field.name: field.default for field in fields(SamplingParams)}
+_DEFAULTS = {
+    field.name: field.default for field in fields(SamplingParams) if field.name not in _PRIVATE
+}
+_values_of = attrgetter(*_DEFAULTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +170,8 @@ def sampling_to_dict(params: SamplingParams) -> dict[str, Any]:
     not as its own default of 16.
     """
     wire: dict[str, Any] = {}
-    for name, default in _DEFAULTS.items():
-        value = getattr(params, name)
-        if name not in _PRIVATE and (name in _ALWAYS or value != default):
+    for (name, default), value in zip(_DEFAULTS.items(), _values_of(params), strict=True):
+        if value != default or name in _ALWAYS:
             wire[name] = _plain(value)
     if params.output_text_buffer_length:
         wire["output_text_buffer_length"] = params.output_text_buffer_length

@@ -61,6 +61,8 @@ def tokenize_text(
         scope=scope,
         literal_spans=literal_spans,
     )
+    if lowered_from is None and tokens.num_chars == len(rendered.text) == len(piece.text):
+        return tokens  # they speak of the text as it was rendered already
     offsets = _restore_offsets(tokens, lowered_from, piece.num_dropped_left)
     return replace(
         tokens,
