@@ -143,6 +143,8 @@ def test_the_small_routes(serve: Any) -> None:
         assert (await client.get("/ready")).json() == {"status": "ready"}
         assert (await client.get("/version")).json() == {"version": foreword.__version__}
         (card,) = (await client.get("/v1/models")).json()["data"]
+        assert (await client.get(f"/v1/models/{card['id']}")).json() == card
+        assert (await client.get("/v1/models/nobody")).status_code == 404
         assert (card["id"], card["object"]) == ("demo", "model")
         assert card["max_model_len"] > 0
         info = (await client.get("/tokenizer_info")).json()

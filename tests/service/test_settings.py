@@ -125,3 +125,19 @@ def test_every_setting_is_in_the_table() -> None:
         assert f"| `{name}` |" in table
     page = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
     assert table.strip() in page.read_text(), "scripts/make_settings_docs.py writes it anew"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment"),
+    [
+        ({"api_keys": [""]}, {}),
+        ({"api_keys": ["good", " "]}, {}),
+        ({}, {"FOREWORD_API_KEYS": ""}),
+        ({}, {"FOREWORD_API_KEYS": " , "}),
+        ({}, {"FOREWORD_API_KEYS": "good,"}),
+        ({}, {"FOREWORD_ENGINE_API_KEY": ""}),
+    ],
+)
+def test_an_empty_key_is_no_key(flags: dict[str, Any], environment: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="holds an empty key"):
+        settings_from({"models": ["m"], **flags}, environment)

@@ -42,6 +42,7 @@ def info_routes(state: ServiceState) -> list[Route]:
         _get("/ready", lambda request: _ready(state)),
         _get("/version", lambda request: json_answer({"version": __version__})),
         _get("/v1/models", lambda request: _models(state)),
+        _get("/v1/models/{model:path}", lambda request: _one_model(state, request)),
         Route("/metrics", _metrics_endpoint(state), methods=["GET"]),
     ]
     if state.settings.tokenizer_info:
@@ -78,7 +79,7 @@ def _get(path: str, answer: Callable[[Request], Answer]) -> Route:
 
 def _not_done(path: str, why: str) -> Route:
     async def endpoint(request: Request) -> Response:
-        text = f"{path} {why}. The routes there are: /openapi.json."
+        text = f"{path} {why}. /openapi.json lists the routes there are."
         return to_response(fault(HTTPStatus.NOT_IMPLEMENTED, text))
 
     return Route(path, endpoint, methods=["POST"])
@@ -103,6 +104,12 @@ def _models(state: ServiceState) -> Answer:
         _card(model, name, root=model.name) for model in state.models.all for name in model.names
     ]
     return json_answer({"object": "list", "data": cards})
+
+
+def _one_model(state: ServiceState, request: Request) -> Answer:
+    name: str = request.path_params["model"]
+    model = state.models.find(name)
+    return json_answer(_card(model, name, root=model.name))
 
 
 def _card(model: ServedModel, name: str, *, root: str) -> dict[str, Any]:

@@ -52,6 +52,7 @@ PATHS = (
     _Path("post", "/detokenize", "Text of token ids", DetokenizeRequest, "DetokenizeResponse"),
     _Path("get", "/tokenizer_info", "The tokenizer's configuration; ?model= names which"),
     _Path("get", "/v1/models", "The served models and their context lengths"),
+    _Path("get", "/v1/models/{model}", "One of them, by its name"),
     _Path("get", "/health", "200 while the process lives; needs no key"),
     _Path("get", "/ready", "200 when it takes work, else 503 and why; needs no key"),
     _Path("get", "/version", "The version of foreword"),

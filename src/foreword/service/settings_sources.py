@@ -164,7 +164,9 @@ def _from_text(name: str, text: str, source: str) -> Any:
         if kind == "bool":
             return _BOOLS[text.strip().lower()]
         if kind == "texts":
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+            parts = [part.strip() for part in text.split(",")]
+            # An empty secret is a fault, and not to be passed over.
+            return tuple(part for part in parts if part or _knob(name).is_secret)
         if kind == "object":
             return _checked_kind(name, json.loads(text), source)
         return {"int": int, "float": float, "str": str}[kind](text)

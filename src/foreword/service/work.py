@@ -27,6 +27,7 @@ from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.metrics import Metrics
 from foreword.service.models import ServedModel, ServedModels
 from foreword.service.settings import Settings
+from foreword.service.structure import check_structure
 from foreword.service.token_json import TokenIdsWriter
 from foreword.service.tracing import Tracing
 from foreword.stopping import check_stop
@@ -147,6 +148,7 @@ class Work:
 
     def _decode(self, body: bytes, kind: type[T]) -> T:
         settings = self._settings
+        check_structure(body, settings)
         return decode_request(
             body, kind, max_bytes=settings.max_body_bytes, max_nesting=settings.max_nesting
         )

@@ -56,11 +56,13 @@ def select_template(
     has_tools: bool,
     requested: str | None = None,
     override: str | None = None,
+    hint: str = "",
 ) -> str:
     """Return the source of the template to use: the request's, the operator's, or the model's.
 
     `requested` and `override` are a name the model has, or a template's source. Of a model's
-    several templates `tool_use` is for requests with tools, `default` for all others.
+    several templates `tool_use` is for requests with tools, `default` for all others. `hint` is
+    what else helps when there is none.
 
     Raises: ChatTemplateMissing when there is none, none by that name, or several and no default.
 
@@ -79,7 +81,7 @@ def select_template(
         return assets_templates["tool_use"]
     if "default" in assets_templates:
         return assets_templates["default"]
-    raise ChatTemplateMissing(available=sorted(assets_templates))
+    raise ChatTemplateMissing(available=sorted(assets_templates), hint=hint)
 
 
 def unused_kwargs(template: CompiledTemplate, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -156,7 +158,8 @@ def _make_variables(
     template: CompiledTemplate, conversation: Conversation, special_tokens: Mapping[str, str]
 ) -> dict[str, Any]:
     kwargs = conversation.chat_template_kwargs
-    dropped = unused_kwargs(template, kwargs)
+    # A set: a request may bring a hundred thousand names that nothing reads.
+    dropped = frozenset(unused_kwargs(template, kwargs))
     tools = kwargs.get("tools")
     if tools is None and conversation.tools is not None:
         tools = list(conversation.tools)

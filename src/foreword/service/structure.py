@@ -1,0 +1,87 @@
+"""A request's bytes and the settings enter; nothing leaves, or the limit that its JSON breaks.
+
+Rules of this file: nothing is decoded. A decoder makes a value for every comma in one call that
+nothing can interrupt, so what is too many is refused before it is called. What stands inside
+strings is no structure, and is looked at only where it could matter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from foreword.errors import InvalidRequest
+from foreword.service.settings import Settings
+from foreword.stopping import check_stop
+
+_STEPS_A_CHECK = 10_000
+
+
+class Structure(NamedTuple):
+    """What a body's JSON is made of; each at most one more than said."""
+
+    containers: int
+    members: int
+    values: int
+
+
+def check_structure(body: bytes, settings: Settings) -> None:
+    """Check how many objects and arrays, members of objects, and values a body has.
+
+    Raises: `InvalidRequest` for the first limit that is broken.
+    """
+    limits = Structure(
+        settings.max_json_containers, settings.max_json_members, settings.max_json_values
+    )
+    if _fits(_count(body, 0, len(body)), limits):
+        return
+    found = _count_outside_strings(body, limits)
+    rows = zip(("objects and arrays", "named values", "values"), found, limits, strict=True)
+    for (what, number, limit), setting in zip(rows, limits._fields, strict=True):
+        if number > limit:
+            name = f"max_json_{setting}"
+            raise InvalidRequest(
+                f"The body's JSON has more than {limit} {what}; at most so many are accepted here"
+                f" (the setting {name}). Send a shorter request.",
+                details={"at_least": number, name: limit},
+            )
+
+
+def _fits(found: Structure, limits: Structure) -> bool:
+    return all(number <= limit for number, limit in zip(found, limits, strict=True))
+
+
+def _count(body: bytes, start: int, stop: int) -> Structure:
+    containers = body.count(b"[", start, stop) + body.count(b"{", start, stop)
+    return Structure(containers, body.count(b":", start, stop), body.count(b",", start, stop))
+
+
+def _count_outside_strings(body: bytes, limits: Structure) -> Structure:
+    """Count outside strings, until a limit is broken; what is no JSON may be counted anyhow."""
+    total, place, num_strings = Structure(0, 0, 0), 0, 0
+    while _fits(total, limits):
+        quote = body.find(b'"', place)
+        found = _count(body, place, len(body) if quote < 0 else quote)
+        total = Structure(*map(sum, zip(total, found, strict=True)))
+        if quote < 0:
+            break
+        place = _end_of_string(body, quote + 1)
+        num_strings += 1
+        if num_strings % _STEPS_A_CHECK == 0:
+            check_stop()
+    return total
+
+
+def _end_of_string(body: bytes, place: int) -> int:
+    """Return the place after the quote that ends a string; after the body, when none does."""
+    num_steps = 0
+    while (quote := body.find(b'"', place)) >= 0:
+        num_steps += 1
+        if num_steps % _STEPS_A_CHECK == 0:
+            check_stop()
+        before = quote - 1
+        while before >= place and body[before] == 0x5C:
+            before -= 1
+        if (quote - before) % 2:
+            return quote + 1
+        place = quote + 1
+    return len(body)
