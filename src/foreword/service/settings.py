@@ -374,6 +374,9 @@ class Settings:
     max_detokenize_tokens: int = _limit(300_000, "token ids of a /detokenize request")
     max_template_output_chars: int = _limit(32 * MIB, "characters a chat template may write")
     max_template_work: int = _limit(4_000_000, "steps a chat template may take")
+    max_json_containers: int = _limit(100_000, "objects and arrays of a body")
+    max_json_members: int = _limit(200_000, "named values of a body's objects")
+    max_json_values: int = _limit(1_000_000, "values of a body; a token id is one")
     max_nesting: int = _knob(
         200, "limits", "arrays and objects of a body inside each other", low=2, high=200
     )
@@ -400,8 +403,19 @@ class Settings:
                 param="tls_key_file",
             )
 
+        self._check_secrets()
         self._check_engine()
         check_adapters(self)
+
+    def _check_secrets(self) -> None:
+        """Refuse empty keys: everybody has one, and most come from a variable that is not set."""
+        for name, keys in (("api_keys", self.api_keys), ("engine_api_key", (self.engine_api_key,))):
+            if any(key is not None and not key.strip() for key in keys):
+                raise InvalidRequest(
+                    f"{name} holds an empty key. Give a key, or leave the setting out altogether"
+                    " to do without.",
+                    param=name,
+                )
 
     def _check_engine(self) -> None:
         if not self.has_engine:
