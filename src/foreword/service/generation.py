@@ -35,6 +35,7 @@ from foreword.service.limits import check_chat, check_prompts
 from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.models import ServedModels
 from foreword.service.settings import Settings
+from foreword.service.structure import check_structure
 from foreword.token_texts import TokenTexts
 from foreword.types import EngineInput, Tokenizer
 
@@ -191,6 +192,7 @@ class Generations:
         Raises: any `RequestError`.
         """
         settings = self._settings
+        check_structure(body, settings)
         request = decode_request(
             body, kind, max_bytes=settings.max_body_bytes, max_nesting=settings.max_nesting
         )
