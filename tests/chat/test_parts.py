@@ -106,7 +106,7 @@ def test_media_parts_are_described(part: dict[str, Any], part_type: str, modalit
 
 
 def test_media_payload_and_uuid_are_kept() -> None:
-    parsed = parse_part({"type": "prompt_embeds", "data": "e", "uuid": 7}, PATH)
+    parsed = parse_part({"type": "prompt_embeds", "data": "e", "uuid": "7"}, PATH)
     assert isinstance(parsed, MediaPart)
     assert (parsed.payload, parsed.uuid) == ("e", "7")
     parsed = parse_part({"type": "input_image", "image_url": "u"}, PATH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -59,6 +60,7 @@ def test_a_processor_class_tells_pixtral_from_llava() -> None:
     pixtral = MediaFiles(
         config={"model_type": "llava"},
         preprocessor={"size": size, "image_processor_type": "PixtralImageProcessorFast"},
+        processor={"patch_size": 16},
     )
     llava = MediaFiles(
         config={"model_type": "llava"},
@@ -153,13 +155,13 @@ def test_sizes_the_processor_refuses_are_refused() -> None:
         count_image(config, 2010, 10)
     with pytest.raises(InvalidRequest, match="no content"):
         count_image(config, 0, 10)
-    phi = find_family(MediaFiles(config={"model_type": "phi4mm"}))
+    phi = find_family(MediaFiles(config={"model_type": "phi4mm"}, preprocessor={}))
     with pytest.raises(InvalidRequest, match="less than 10 pixels"):
         count_image(phi, 4000, 9)
 
 
 def test_an_image_knows_its_number() -> None:
-    config = find_family(MediaFiles(config={"model_type": "minicpmv4_6"}))
+    config = find_family(MediaFiles(config={"model_type": "minicpmv4_6"}, preprocessor={}))
     runs = count_image(config, 448, 448, position=3, num_images=5)
     assert [run.token for run in runs[:3]] == ["<image_id>", "3", "</image_id>"]
     assert runs[1].is_text
@@ -172,7 +174,7 @@ def test_detail_changes_nothing() -> None:
 
 
 def audio_files(model_type: str, **tekken: Any) -> MediaFiles:
-    return MediaFiles(config={"model_type": model_type}, tekken=tekken or None)
+    return MediaFiles(config={"model_type": model_type}, preprocessor={}, tekken=tekken or None)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,9 @@ def test_a_length_is_resampled_upwards() -> None:
 def test_qwen_videos() -> None:
     config = find_family(qwen())
     assert sum(r.num_tokens for r in count_video(config, 640, 360, num_frames=8)) == 1196
-    config = find_family(MediaFiles(config={"model_type": "qwen3_vl"}))
+    config = find_family(
+        MediaFiles(config={"model_type": "qwen3_vl"}, preprocessor={"patch_size": 16})
+    )
     runs = count_video(config, 640, 360, num_frames=3, timestamps=(0.0, 0.5, 1.0))
     assert [run.token for run in runs if run.is_text] == ["<0.2 seconds>", "<1.0 seconds>"]
     with pytest.raises(InvalidRequest, match="timestamps"):
@@ -249,3 +253,100 @@ def test_internvl_by_its_own_config() -> None:
     assert num_tokens(MediaFiles(config=config), 1024, 768) == 3330
     plain = MediaFiles(config={**config, "dynamic_image_size": False})
     assert num_tokens(plain, 1024, 768) == 258
+
+
+# ---------------------------------------------------------------------------------------------
+# Files that are missing, or say odd things.
+
+
+@pytest.mark.parametrize(
+    ("model_type", "file"),
+    [
+        ("qwen2_vl", "preprocessor_config"),
+        ("qwen3_vl", "preprocessor_config"),
+        ("pixtral", "preprocessor_config"),
+        ("gemma3", "preprocessor_config"),
+        ("qwen2_audio", "preprocessor_config"),
+    ],
+)
+def test_a_model_without_its_file_is_refused(model_type: str, file: str) -> None:
+    with pytest.raises(AssetsInvalid, match=f"{file}.json: there is none"):
+        find_family(MediaFiles(config={"model_type": model_type}))
+
+
+def test_what_the_class_says_otherwise_must_be_written() -> None:
+    size = {"shortest_edge": 65536, "longest_edge": 16777216}
+    files = MediaFiles(config={"model_type": "qwen3_vl"}, preprocessor={"size": size})
+    with pytest.raises(AssetsInvalid, match=r"preprocessor_config\.json.*patch_size"):
+        find_family(files)
+    config = {"model_type": "mistral3"}
+    with pytest.raises(AssetsInvalid, match=r"preprocessor_config\.json.*size\.longest_edge"):
+        find_family(MediaFiles(config=config, preprocessor={}, processor={"patch_size": 14}))
+    preprocessor = {"size": {"longest_edge": 1540}}
+    with pytest.raises(AssetsInvalid, match=r"processor_config\.json.*patch_size"):
+        find_family(MediaFiles(config=config, preprocessor=preprocessor))
+
+
+def test_a_block_of_the_processors_file_stands_for_the_file() -> None:
+    files = MediaFiles(config={"model_type": "qwen2_vl"}, processor={"image_processor": QWEN_FILE})
+    assert num_tokens(files, 448, 448) == num_tokens(qwen(), 448, 448)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"patch_size": 14.5}, "patch_size is 14.5"),
+        ({"patch_size": True}, "patch_size is True"),
+        ({"patch_size": float("inf")}, "patch_size is inf"),
+        ({"patch_size": 10**400}, "patch_size is a number of 1329 bits"),
+        ({"patch_size": [14] * 50}, "patch_size is a list"),
+        ({"size": 5}, "size is 5"),
+        ({"size": [1, 2]}, "size is"),
+        ({"max_pixels": 65.5}, "max_pixels is 65.5"),
+        ({"image_processor_type": 5}, "image_processor_type is no name"),
+    ],
+)
+def test_an_odd_value_names_its_file_and_key(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(AssetsInvalid, match=rf"preprocessor_config\.json: {re.escape(named)}"):
+        find_family(qwen(**change))
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [
+        ({"config": {"model_type": ["qwen2_vl"]}}, "config.json: model_type"),
+        ({"config": {"architectures": 5}}, "config.json: architectures"),
+        ({"config": {"architectures": [["x"]]}}, "config.json: architectures"),
+        ({"config": [1]}, "config.json: the whole is"),
+        ({"preprocessor": [1]}, "preprocessor_config.json: the whole is"),
+        ({"processor": {"image_processor": 5}}, "processor_config.json: image_processor is 5"),
+        ({"processor": {"video_processor": "x"}}, "processor_config.json: video_processor is"),
+        ({"tekken": {"image": 5}}, "tekken.json: image is 5"),
+    ],
+)
+def test_a_file_of_another_shape_is_named(files: dict[str, Any], named: str) -> None:
+    given = {"config": {"model_type": "qwen2_vl"}, "preprocessor": QWEN_FILE, **files}
+    with pytest.raises(AssetsInvalid, match=re.escape(named)):
+        find_family(MediaFiles(**given))
+
+
+def test_a_model_that_comes_without_ears_still_sees() -> None:
+    block = {"image_processor_type": "Gemma4ImageProcessor", "max_soft_tokens": 280}
+    config = find_family(
+        MediaFiles(config={"model_type": "gemma4"}, processor={"image_processor": block})
+    )
+    assert config.image is not None
+    with pytest.raises(UnsupportedFeature, match="Input of audio"):
+        count_audio(config, 16_000)
+
+
+@pytest.mark.parametrize("size", [("a", 3), (True, 5), (1.5, 2)])
+def test_a_size_is_whole_numbers(size: Any) -> None:
+    with pytest.raises(InvalidRequest, match="whole numbers"):
+        count_image(find_family(qwen()), *size)
+
+
+@pytest.mark.parametrize("moment", [float("nan"), float("inf"), -1.0])
+def test_a_timestamp_is_a_number_of_seconds(moment: float) -> None:
+    with pytest.raises(InvalidRequest, match="seconds from 0 on"):
+        count_video(find_family(qwen()), 64, 64, num_frames=2, timestamps=(0.0, moment))

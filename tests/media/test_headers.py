@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import random
+import re
 import struct
+import subprocess
+import sys
 import time
 import zlib
 from io import BytesIO
@@ -274,3 +279,68 @@ def test_what_pillow_writes_is_read_as_pillow_reads_it(name: str, mode: str) -> 
         transparent = seen.mode in ("RGBA", "LA", "PA") or "transparency" in seen.info
         expected = (name, *seen.size, seen.mode, transparent)
     assert summary(read_image_size(buffer.getvalue())) == expected
+
+
+def icon(width: int, height: int) -> bytes:
+    """Return an icon that holds a PNG of that size."""
+    picture = png(width, height)
+    entry = struct.pack("<BBBBHHII", 0, 0, 0, 0, 1, 8, len(picture), 22)
+    return struct.pack("<HHH", 0, 1, 1) + entry + picture
+
+
+@pytest.mark.parametrize("data", [icon(64, 64), b"icns\0\0\0\x10ic10\0\0\0\x08"])
+def test_icons_are_refused_unread(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = importlib.import_module("foreword.media.headers.other")
+    monkeypatch.setattr(other, "load_plugins", lambda: pytest.fail("Pillow was asked"))
+    with pytest.raises(MediaUnavailable, match="only decoding would tell"):
+        read_image_size(data)
+
+
+WRITTEN = (
+    *("AVIF", "BLP", "DDS", "DIB", "JPEG2000", "MSP", "PCX", "PPM", "QOI", "SGI", "SPIDER"),
+    *("TGA", "TIFF", "XBM"),
+)
+MODES = {"MSP": "1", "XBM": "1", "BLP": "P", "SPIDER": "F"}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_format_is_decoded_to_be_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    image, file = pytest.importorskip("PIL.Image"), pytest.importorskip("PIL.ImageFile")
+    buffer = BytesIO()
+    try:
+        image.new(MODES.get(name, "RGB"), (48, 32)).save(buffer, name)
+    except (KeyError, OSError):
+        pytest.skip(f"this Pillow writes no {name}")
+    for owner, method in ((file.ImageFile, "load"), (image.Image, "load"), (image, "_getdecoder")):
+        monkeypatch.setattr(owner, method, lambda *_: pytest.fail("a pixel was decoded"))
+    header = read_image_size(buffer.getvalue())
+    assert (header.format, header.width, header.height) == (name, 48, 32)
+
+
+def test_no_accepted_plugin_opens_by_decoding() -> None:
+    image = pytest.importorskip("PIL.Image")
+    other = importlib.import_module("foreword.media.headers.other")
+    for make, _ in other.load_plugins():
+        assert not re.search(r"\bself\.load\(|_getdecoder\(", inspect.getsource(make._open)), make
+    image.init()
+    decoded = [
+        name
+        for name, (make, _) in image.OPEN.items()
+        if hasattr(make, "_open") and re.search(r"\bself\.load\(", inspect.getsource(make._open))
+    ]
+    assert "ICO" in decoded
+    assert not set(decoded) & set(other.FORMATS)
+
+
+def test_a_rarer_format_does_not_wait_after_the_warm_up() -> None:
+    pytest.importorskip("PIL")
+    script = (
+        "import time\n"
+        "from foreword.media.headers import read_image_size, warm_up\n"
+        "warm_up()\n"
+        "started = time.process_time()\n"
+        "header = read_image_size(b'P6 48 32 255 ' + bytes(48 * 32 * 3))\n"
+        "print(header.width, header.height, time.process_time() - started < 0.02)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert done.stdout.split() == [b"48", b"32", b"True"]

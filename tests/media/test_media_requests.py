@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -37,7 +39,7 @@ from foreword.errors import (
     UnsupportedFeature,
 )
 from foreword.media.hashing import content_hash
-from foreword.media.items import MediaItem
+from foreword.media.items import MediaItem, MediaNaming
 from foreword.options import MediaOptions
 
 # ---------------------------------------------------------------------------------------------
@@ -323,3 +325,87 @@ def test_every_spelling_gives_the_same_prompt(name: str, part: Any) -> None:
     ]
     assert results[0].token_ids == results[1].token_ids
     assert results[0].media_features == results[1].media_features
+
+
+@pytest.mark.parametrize(
+    ("make", "param", "says"),
+    [
+        (lambda: MediaNaming(scheme="foo"), "scheme", "'sha256', 'vllm'"),
+        (lambda: MediaNaming(scheme="vllm"), "model_id", "--model"),
+        (lambda: MediaNaming(scheme="vllm", model_id=5), "model_id", "--model"),
+        (lambda: MediaNaming(algorithm="md5"), "algorithm", "'blake3', 'sha256', 'sha512'"),
+        (lambda: MediaNaming(trusts_uuids="no"), "trusts_uuids", "False, True"),
+        (lambda: MediaOptions(tolerated_keys="abc"), "tolerated_keys", "tuple of names"),
+        (lambda: MediaOptions(tolerated_keys=("",)), "tolerated_keys", "tuple of names"),
+        (lambda: MediaOptions(tolerated_keys=(5,)), "tolerated_keys", "tuple of names"),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_none_is_refused(make: Any, param: str, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(says)) as refusal:
+        make()
+    assert refusal.value.param == param
+
+
+def test_media_are_sent_in_one_of_two_forms() -> None:
+    with pytest.raises(InvalidRequest, match="'features', 'content_parts'") as refusal:
+        model("qwen").generate_request(body([user((32, 32))]), media_as="foo")  # type: ignore[arg-type]
+    assert refusal.value.param == "media_as"
+
+
+@pytest.mark.parametrize("media", [[None], ["x"], [{"modality": "image"}]])
+def test_given_items_are_items(media: Any) -> None:
+    with pytest.raises(InvalidRequest, match="list of MediaItem"):
+        model("qwen").render_chat(body([user((32, 32))]), media=media)
+
+
+@pytest.mark.parametrize("uuid", [5, True, ["x"], {"a": 1}])
+def test_a_uuid_is_text(uuid: Any) -> None:
+    sent = {"messages": [{"role": "user", "content": [picture(32, 32, uuid=uuid)]}]}
+    with pytest.raises(foreword.errors.RequestError, match="uuid") as refusal:
+        model("qwen").render_chat(sent)
+    assert refusal.value.param == "messages[0].content[0].uuid"
+
+
+def test_audio_in_a_data_url_is_no_input_audio() -> None:
+    part = {"type": "input_audio", "input_audio": {"data": "data:audio/wav;base64,AA==",
+                                                   "format": "wav"}}  # fmt: skip
+    audio = write_model(
+        Path(mkdtemp()),
+        {
+            "config.json": {"model_type": "qwen2_audio", "max_position_embeddings": 1000},
+            "preprocessor_config.json": {},
+        },
+        byte_level(QWEN_TOKENS),
+        CHATML,
+    )
+    with pytest.raises(InvalidRequest, match=r"base64 alone.*audio_url"):
+        audio.render_chat({"messages": [{"role": "user", "content": [part]}]})
+
+
+def test_an_items_error_names_its_part() -> None:
+    with pytest.raises(InvalidRequest, match="200") as refusal:
+        model("qwen").render_chat(body([user("a", (32, 32)), user((7000, 1))]))
+    assert refusal.value.param == "messages[1].content[0]"
+    assert refusal.value.details["index"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("config.json", {"model_type": ["qwen3_vl"]}),
+        ("config.json", {"architectures": 5}),
+        ("config.json", {"architectures": [["x"]]}),
+        ("preprocessor_config.json", {"patch_size": 14.5}),
+        ("preprocessor_config.json", None),
+    ],
+)
+def test_broken_files_of_media_leave_text_alone(
+    name: str, change: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    files = {key: value for key, value in QWEN_FILES.items() if change is not None or key != name}
+    if change is not None:
+        files[name] = {**files[name], **change}
+    renderer = write_model(tmp_path, files, byte_level(QWEN_TOKENS), CHATML)
+    assert len(renderer.render_chat(body([user("text is fine")])).engine_input.token_ids) > 5
+    with pytest.raises(foreword.errors.AssetsInvalid, match=re.escape(name)):
+        renderer.render_chat(body([user((32, 32))]))

@@ -33,7 +33,7 @@ HEADER_ONLY = {"apng_chunk_no_fctl.png", "broken_data_stream.png", "fli_overrun.
 HEADER_ONLY |= {"truncated_jpeg.jpg", "truncated_end_chunk.png"}
 # Files that can't be read at all, or declare a bomb.
 REFUSED = {"LICENSE.Pillow", "decompression_bomb.gif", "decompression_bomb.ico"}
-REFUSED |= {"hopper_unknown_pixel_mode.tif"}
+REFUSED |= {"hopper_unknown_pixel_mode.tif", "hopper.ico"}
 
 
 def measured(read: Any, data: bytes) -> Any:

@@ -169,10 +169,10 @@ def test_no_bytes_make_another_error(head: bytes, tail: bytes, is_frames: bool) 
     ],
 )
 def test_no_file_takes_long(data: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(MediaUnavailable):
         read_video_header(data)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 # ---------------------------------------------------------------------------------------------

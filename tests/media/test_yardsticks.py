@@ -130,5 +130,5 @@ def test_the_recorded_cases_are_there() -> None:
 
 
 def test_a_run_is_one_token_repeated() -> None:
-    config = find_family(MediaFiles(config={"model_type": "qwen2_vl"}))
+    config = find_family(MediaFiles(config={"model_type": "qwen2_vl"}, preprocessor={}))
     assert count_image(config, 448, 448) == (Run("<|image_pad|>", 256, True),)

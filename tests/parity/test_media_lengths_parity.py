@@ -50,7 +50,7 @@ def clips() -> Iterator[tuple[int, int, int]]:
 )
 def test_qwen2_videos(source_functions: Sources) -> None:
     fit = source_functions("qwen2_vl/video_processing_qwen2_vl", "smart_resize").smart_resize
-    config = find_family(MediaFiles(config={"model_type": "qwen2_5_vl"}))
+    config = find_family(MediaFiles(config={"model_type": "qwen2_5_vl"}, preprocessor={}))
     num_equal = 0
     for num_frames, width, height in clips():
         try:
@@ -81,7 +81,11 @@ def test_qwen3_videos(source_functions: Sources) -> None:
         vision_end_token="<|vision_end|>",
         video_token="<|video_pad|>",
     )
-    files = MediaFiles(config={"model_type": "qwen3_vl"}, video_preprocessor={"size": size})
+    files = MediaFiles(
+        config={"model_type": "qwen3_vl"},
+        preprocessor={"patch_size": 16},
+        video_preprocessor={"size": size},
+    )
     config = find_family(files)
     for num_frames, width, height in clips():
         indices = [7 * number for number in range(num_frames)]
@@ -107,7 +111,9 @@ def test_qwen3_videos(source_functions: Sources) -> None:
 def test_qwen3_sampling(source_functions: Sources) -> None:
     theirs = source_functions("qwen3_vl/video_processing_qwen3_vl", "sample_frames", np=np)
     processor = SimpleNamespace(fps=2, min_frames=4, max_frames=768)
-    config = find_family(MediaFiles(config={"model_type": "qwen3_vl"}))
+    config = find_family(
+        MediaFiles(config={"model_type": "qwen3_vl"}, preprocessor={"patch_size": 16})
+    )
     rng = random.Random(11)
     rates = [30.0, 30000 / 1001, 25.0, 24000 / 1001, 24.0, 60.0, 15.0, 10.0, 2.0, 1.0]
     for _ in range(NUM_RANDOM):
@@ -133,7 +139,7 @@ def lengths() -> list[int]:
 def test_qwen2_audio_lengths() -> None:
     """The features are the processor's own; the encoder's two halvings are written out here."""
     extractor = importlib.import_module("transformers").WhisperFeatureExtractor()
-    config = find_family(MediaFiles(config={"model_type": "qwen2_audio"}))
+    config = find_family(MediaFiles(config={"model_type": "qwen2_audio"}, preprocessor={}))
     for length in lengths():
         samples = np.zeros(length, dtype=np.float32)
         inputs = extractor(
@@ -158,7 +164,7 @@ def test_qwen3_omni_lengths(source_functions: Sources) -> None:
     omni = source_functions(
         "qwen3_omni_moe/processing_qwen3_omni_moe", "_get_feat_extract_output_lengths"
     )
-    config = find_family(MediaFiles(config={"model_type": "qwen3_omni_moe"}))
+    config = find_family(MediaFiles(config={"model_type": "qwen3_omni_moe"}, preprocessor={}))
     for length in lengths():
         expected = int(omni._get_feat_extract_output_lengths(np.array(-(-length // 160))))
         assert count_audio(config, length) == (Run("<|audio_pad|>", expected, True),), length
@@ -174,7 +180,7 @@ def test_gemma4_audio_lengths(source_functions: Sources) -> None:
     gemma4 = source_functions("gemma4/processing_gemma4", name)
     extractor = SimpleNamespace(frame_length=320, hop_length=160)
     processor = SimpleNamespace(feature_extractor=extractor, audio_seq_length=750)
-    config = find_family(MediaFiles(config={"model_type": "gemma4"}))
+    config = find_family(MediaFiles(config={"model_type": "gemma4"}, preprocessor={}))
     for length in lengths():
         expected = gemma4._compute_audio_num_tokens(processor, range(length), 16_000)
         if expected:

@@ -355,7 +355,7 @@ def test_deepseek_ocr2_images(monkeypatch: pytest.MonkeyPatch) -> None:
         inputs = tiles._preprocess([picture(height, width)], **options)
         return str(processor.replace_image_token(inputs, 0))
 
-    check(find_family(MediaFiles(config={"model_type": "deepseek_ocr2"})), oracle)
+    check(find_family(MediaFiles(config={"model_type": "deepseek_ocr2"}, preprocessor={})), oracle)
 
 
 @pytest.mark.witness(
@@ -431,5 +431,5 @@ def test_phi4_images(source_functions: Sources) -> None:
         kept = mask[0::2, 0::2]
         return int(256 + 1 + kept.sum() + kept[:, 0].sum() + 16)
 
-    config = find_family(MediaFiles(config={"model_type": "phi4mm"}))
+    config = find_family(MediaFiles(config={"model_type": "phi4mm"}, preprocessor={}))
     check(config, flat("I", count), rename={200_010: "I"})

@@ -68,7 +68,7 @@ def test_gemma3n_images() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "__init__", lambda self, **given: None)
         kind.__init__(made, None, None, tokens)
-    config = find_family(MediaFiles(config={"model_type": "gemma3n"}))
+    config = find_family(MediaFiles(config={"model_type": "gemma3n"}, preprocessor={}))
     check(config, lambda w, h: str(made.full_image_sequence))
 
 

@@ -184,7 +184,11 @@ def keep_spelled_as_text(
 
     Raises: `InvalidRequest` for such a text unless it `may_spell` them.
     """
-    words = sorted({word for word in reserved if word}, key=len, reverse=True)
+    known = set(reserved)
+    if not may_spell:
+        # A placeholder that is ordinary text is no token, and is spelled all the same.
+        known.update(rendered.text[slot.start : slot.stop] for slot in rendered.slots)
+    words = sorted(filter(None, known), key=len, reverse=True)
     if not rendered.slots or not words:
         return rendered
     pattern = re.compile("|".join(map(re.escape, words)))

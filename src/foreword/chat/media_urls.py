@@ -100,6 +100,11 @@ def _inline_audio(payload: Any, path: str) -> str:
     if not isinstance(payload, Mapping):
         raise wrong_type(payload, path, expected="an object with data and format")
     data = require_text(payload.get("data"), f"{path}.data")
+    if data[:5].lower() == "data:":
+        raise InvalidRequest(
+            f"{path}.data must be base64 alone. Send a data: URL as audio_url.",
+            param=f"{path}.data",
+        )
     kind = require_text(payload.get("format"), f"{path}.format")
     return _data_url(f"audio/{kind}", data, f"{path}.format", example="wav")
 

@@ -138,7 +138,7 @@ def parse_part(part: object, path: str) -> Part | None:
         type=part_type,
         modality=modality,
         payload=_payload(part, part_type),
-        uuid=None if uuid is None else str(uuid),
+        uuid=None if uuid is None else require_text(uuid, f"{path}.uuid"),
         path=path,
         extra=_extra_keys(part, path, also=_places(part_type)),
     )

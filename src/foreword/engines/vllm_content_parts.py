@@ -6,13 +6,15 @@ client sent it, named by its identity. Both forms of a request ask for the same 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from foreword.engines.vllm_generate import GenerateRequest
+from foreword.errors import UnsupportedFeature
 from foreword.trace import Trace
-from foreword.types import MediaReference, Offsets, TokenIds
+from foreword.types import MediaReference, MediaSlot, Offsets, TokenIds, TokenSequence
 
 
 class ContentParts(NamedTuple):
@@ -33,6 +35,7 @@ def content_parts(line: Trace, *, urls: Mapping[int, str] | None = None) -> Cont
     tokens = line.unexpanded
     if tokens is None or line.conversation is None:
         return None
+    _check_plain_placeholders(line, tokens)
     references, offsets = line.conversation.media, tokens.offsets
     removed = _removed(len(tokens.token_ids), line)
     if offsets is not None:
@@ -61,6 +64,41 @@ def with_content_parts(
         token_offsets=None if request.token_offsets is None else sent.offsets,
         features=None,
         content_parts=sent.parts,
+    )
+
+
+def _check_plain_placeholders(line: Trace, tokens: TokenSequence) -> None:
+    """Refuse what an engine would expand elsewhere: it finds such a placeholder by its spelling.
+
+    Source: vLLM 0.33 replaces the first texts that spell placeholders which are no tokens.
+    """
+    rendered = line.rendered
+    if rendered is None:
+        return
+    slots = [slot for slot in rendered.slots if not _is_one_token(slot, tokens)]
+    targets = [rendered.text[slot.start : slot.stop] for slot in slots]
+    for target in set(targets):
+        if rendered.text.count(target) > targets.count(target):
+            raise _needs_features("the chat's text spells it too, and the engine takes the first")
+    if slots and line.engine_input.num_truncated:
+        raise _needs_features("the prompt was cut, and the engine's ids beside it may differ")
+
+
+def _is_one_token(slot: MediaSlot, tokens: TokenSequence) -> bool:
+    """Return whether an engine finds the placeholder by its id: no text is taken for a token."""
+    if tokens.offsets is None:
+        return True
+    starts, stops = tokens.offsets.starts, tokens.offsets.stops
+    low, high = tokens.num_prefix_special, len(starts) - tokens.num_suffix_special
+    first = bisect_right(starts, slot.start, low, high) - 1
+    return first >= low and starts[first] <= slot.start and slot.stop <= stops[first]
+
+
+def _needs_features(reason: str) -> UnsupportedFeature:
+    return UnsupportedFeature(
+        feature="Media as content_parts where the model's placeholder is ordinary text",
+        remedy=f"Here {reason}. Send the ids with features, or write the text otherwise.",
+        param="messages",
     )
 
 

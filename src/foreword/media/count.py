@@ -58,6 +58,8 @@ def count_video(
     """
     bound = _visual(config.video, "videos", config)
     _check_size(width, height)
+    if type(num_frames) is not int:
+        raise InvalidRequest("A number of frames must be whole.", param="messages")
     least = bound.constants.get("min_frames_taken", 1)
     if num_frames < least:
         raise InvalidRequest(
@@ -69,6 +71,10 @@ def count_video(
             f"The video has {num_frames} sampled frames but {len(timestamps)} timestamps;"
             " give one for each.",
             param="messages",
+        )
+    if not all(0 <= moment < math.inf for moment in timestamps):
+        raise InvalidRequest(
+            "A frame's timestamp must be a number of seconds from 0 on.", param="messages"
         )
     item = Item(width, height, num_frames=num_frames, timestamps=timestamps)
     return bound.row.layout(bound.row.resize(item, bound.constants), item, bound.constants)
@@ -153,6 +159,10 @@ def _refuse_modality(modality: str, config: FamilyConfig) -> NoReturn:
 
 
 def _check_size(width: int, height: int) -> None:
+    if type(width) is not int or type(height) is not int:
+        raise InvalidRequest(
+            "An image's width and height are whole numbers of pixels.", param="messages"
+        )
     if width < 1 or height < 1:
         raise InvalidRequest(
             f"An image of {width}x{height} pixels has no content.", param="messages"

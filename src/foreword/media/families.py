@@ -10,8 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from foreword.errors import UnsupportedFeature
-from foreword.media.files import Constant, Document, MediaFiles, read_constants, refuse_unknown_keys
+from foreword.errors import AssetsInvalid, UnsupportedFeature
+from foreword.media.files import (
+    Constant,
+    Document,
+    MediaFiles,
+    file_of,
+    lacks_document,
+    read_constants,
+    refuse_missing,
+    refuse_unknown_keys,
+)
 from foreword.media.rows import AudioRow, Family, VisualRow
 from foreword.media.table import FAMILIES
 
@@ -59,6 +68,16 @@ def find_family(
     for row in rows:
         constants += row.constants
         names.update(row.files)
+    audio = family.audio
+    if family.image is not None and lacks_document(
+        family.image.constants, files, "image_processor"
+    ):
+        refuse_missing("image")
+    if audio is not None and lacks_document(audio.constants, files, "feature_extractor"):
+        # Models of several modalities come without one of them too.
+        if family.image is None:
+            refuse_missing("audio")
+        audio = None
     refuse_unknown_keys(
         documents, constants, names=sorted(names), ignored=family.ignored, tolerated=tolerated_keys
     )
@@ -66,7 +85,7 @@ def find_family(
         family=family,
         image=_bind_visual(family.image, documents),
         video=_bind_visual(family.video, documents),
-        audio=_bind_audio(family.audio, documents),
+        audio=_bind_audio(audio, documents),
     )
 
 
@@ -89,9 +108,9 @@ def _bind_audio(row: AudioRow | None, documents: Mapping[str, Document]) -> Boun
 
 
 def _match(files: MediaFiles, *, uses_tekken: bool) -> Family:
-    architectures = set(files.config.get("architectures") or ())
-    model_type = files.config.get("model_type")
-    classes = set(_classes(files.documents()))
+    documents = files.documents()
+    architectures, model_type = _names(documents["config"])
+    classes = set(_classes(documents))
     candidates = [f for f in FAMILIES if f.uses_tekken == uses_tekken]
     by_architecture = [f for f in candidates if architectures & f.architectures]
     by_type = [f for f in candidates if model_type in f.model_types]
@@ -106,6 +125,21 @@ def _match(files: MediaFiles, *, uses_tekken: bool) -> Family:
         feature=f"Media input for the model type {name}",
         remedy="Send text only, or let the engine expand the media itself.",
     )
+
+
+def _names(config: Document) -> tuple[set[str], str | None]:
+    """Return the architectures and the model type that a config names.
+
+    Raises: `AssetsInvalid` where they are no names.
+    """
+    found, model_type = config.get("architectures"), config.get("model_type")
+    architectures = [found] if isinstance(found, str) else [] if found is None else found
+    is_fit = isinstance(architectures, list | tuple)
+    if not is_fit or not all(isinstance(one, str) for one in architectures):
+        raise AssetsInvalid(file="config.json", problem="architectures is no list of names.")
+    if not isinstance(model_type, str | None):
+        raise AssetsInvalid(file="config.json", problem="model_type is no name.")
+    return set(architectures), model_type
 
 
 def _refuse_unknown_classes(family: Family, documents: Mapping[str, Document]) -> None:
@@ -123,7 +157,9 @@ def _classes(documents: Mapping[str, Document]) -> list[str]:
     for document in ("processor", "image", "video", "audio"):
         for key in _CLASS_KEYS:
             name = documents[document].get(key)
-            if isinstance(name, str) and name:
+            if not isinstance(name, str | None):
+                raise AssetsInvalid(file=file_of(document), problem=f"{key} is no name.")
+            if name:
                 found.append(name.removesuffix("Fast").removesuffix("Pil"))
     return found
 

@@ -7,13 +7,17 @@ not known to leave counts alone is refused, and so is a value other than the one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from foreword.errors import AssetsInvalid, UnsupportedFeature
 
 REQUIRED: Any = object()
+
+_MAX_NUMBER = 10**18
+_MAX_SHOWN_CHARS = 60
 
 Document = Mapping[str, Any]
 
@@ -42,30 +46,46 @@ class MediaFiles:
         Source: transformers 5.20: blocks nested in processor_config.json win over files of their
         own; a video's falls back to the image's.
         """
-        processor = self.processor or {}
-        image = processor.get("image_processor") or self.preprocessor or {}
-        video = processor.get("video_processor") or self.video_preprocessor or image
-        audio = processor.get("feature_extractor") or self.preprocessor or {}
+        preprocessor = _mapping("image", self.preprocessor)
+        processor = _mapping("processor", self.processor)
+        nested = {key: _mapping("processor", processor.get(key), key) for key in _NESTED}
+        image = nested["image_processor"] or preprocessor
+        video = nested["video_processor"] or _mapping("video", self.video_preprocessor) or image
+        audio = nested["feature_extractor"] or preprocessor
         tekken = self.tekken or {}
         return {
-            "config": self.config,
+            "config": _mapping("config", self.config),
             "image": image,
             "video": video,
             "audio": audio,
             "processor": {k: v for k, v in processor.items() if k not in _NESTED},
             "tokenizer": self.tokenizer,
             "tekken": {
-                "image": tekken.get("multimodal") or tekken.get("image") or {},
-                "audio": tekken.get("audio") or {},
+                "image": _mapping("tekken", tekken.get("multimodal"), "multimodal")
+                or _mapping("tekken", tekken.get("image"), "image"),
+                "audio": _mapping("tekken", tekken.get("audio"), "audio"),
             },
         }
+
+
+def _mapping(document: str, value: object, key: str = "") -> Document:
+    """Return an object of a file, an empty one where there is none.
+
+    Raises: `AssetsInvalid` for any other value.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _unfit(f"{document}:{key or 'the whole'}", value)
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
     """One number (or flag, or token) that counts depend on, and where it stands.
 
-    `only` lists the values known to work; `read` turns the file's value into the constant's.
+    `only` lists the values known to work; `read` turns the file's value into the constant's. A
+    number is whole unless it `may_be_fraction`.
     """
 
     name: str
@@ -73,6 +93,29 @@ class Constant:
     default: Any = REQUIRED
     only: tuple[Any, ...] | None = None
     read: Callable[[Any], Any] | None = None
+    may_be_fraction: bool = False
+
+
+def lacks_document(constants: Iterable[Constant], files: MediaFiles, key: str) -> bool:
+    """Tell whether no file says how images are shown, or audio is heard, though constants ask it.
+
+    Shapes: `key` is the block of processor_config.json that may stand for the file.
+    """
+    document = _NESTED[key]
+    is_asked = any(path.startswith(f"{document}:") for one in constants for path in one.paths)
+    return is_asked and files.preprocessor is None and (files.processor or {}).get(key) is None
+
+
+def refuse_missing(document: str) -> NoReturn:
+    """Refuse a model that lacks a file.
+
+    Why: an engine does not start without one, and the defaults of a class are not its model's.
+
+    Raises: `AssetsInvalid`.
+    """
+    raise AssetsInvalid(
+        file=file_of(document), problem="there is none, and token counts depend on it."
+    )
 
 
 def read_constants(
@@ -89,7 +132,7 @@ def read_constants(
         if value is None:
             if constant.default is REQUIRED:
                 raise AssetsInvalid(
-                    file=_file_of(constant.paths[0]),
+                    file=file_of(constant.paths[0]),
                     problem=f"it lacks {_key_of(constant.paths[0])}, which token counts depend on.",
                 )
             values[constant.name] = constant.default
@@ -101,29 +144,43 @@ def read_constants(
 def _checked(constant: Constant, path: str, value: Any) -> Any:
     try:
         read = constant.read(value) if constant.read else value
-    except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise AssetsInvalid(
-            file=_file_of(path), problem=f"{_key_of(path)} is {value!r}, which is no fit value."
-        ) from error
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError) as error:
+        raise _unfit(path, value) from error
     if constant.only is not None:
         if read not in constant.only:
             raise UnsupportedFeature(
-                feature=f"{_key_of(path)}={value!r} in {_file_of(path)}",
+                feature=f"{_key_of(path)}={_shown(value)} in {file_of(path)}",
                 remedy=f"Counts are known for {', '.join(map(repr, constant.only))} only.",
             )
         return read
-    if constant.read is None and not _is_fit(read, constant.default):
-        raise AssetsInvalid(
-            file=_file_of(path), problem=f"{_key_of(path)} is {value!r}, which is no fit value."
-        )
+    if constant.read is None and not _is_fit(read, constant):
+        raise _unfit(path, value)
+    if isinstance(read, int) and read > _MAX_NUMBER:
+        raise _unfit(path, value)
     return read
 
 
-def _is_fit(value: object, default: object) -> bool:
+def _unfit(path: str, value: object) -> AssetsInvalid:
+    return AssetsInvalid(
+        file=file_of(path), problem=f"{_key_of(path)} is {_shown(value)}, which is no fit value."
+    )
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and abs(value) > _MAX_NUMBER:
+        return f"a number of {value.bit_length()} bits"
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN_CHARS else f"a {type(value).__name__}"
+
+
+def _is_fit(value: object, constant: Constant) -> bool:
     """Return whether a value is a flag where a flag is due, and a size above zero elsewhere."""
+    default = constant.default
     if isinstance(value, bool) or isinstance(default, bool):
-        return isinstance(value, bool) and (default is REQUIRED or isinstance(default, bool))
-    return isinstance(value, int | float) and value > 0
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(value, float):
+        return constant.may_be_fraction and 0 < value < math.inf
+    return isinstance(value, int) and value > 0
 
 
 def _find(paths: Iterable[str], documents: Mapping[str, Document]) -> tuple[str, Any]:
@@ -131,7 +188,11 @@ def _find(paths: Iterable[str], documents: Mapping[str, Document]) -> tuple[str,
         document, _, keys = path.partition(":")
         value: Any = documents[document]
         for key in keys.split("."):
-            value = value.get(key) if isinstance(value, Mapping) else None
+            if value is None:
+                break
+            if not isinstance(value, Mapping):
+                raise _unfit(path.rpartition(".")[0], value)
+            value = value.get(key)
         if value is not None:
             return path, value
     return "", None
@@ -161,7 +222,9 @@ def refuse_unknown_keys(
             subkeys = known.get(key)
             if subkeys is None:
                 _refuse_key(name, key, value)
-            if subkeys and isinstance(value, Mapping):
+            if subkeys and "" not in subkeys and not isinstance(value, Mapping):
+                raise _unfit(f"{name}:{key}", value)
+            if subkeys and subkeys != {""} and isinstance(value, Mapping):
                 for subkey, subvalue in value.items():
                     if subvalue is not None and subkey not in subkeys:
                         _refuse_key(name, f"{key}.{subkey}", subvalue)
@@ -169,8 +232,9 @@ def refuse_unknown_keys(
 
 def _refuse_key(name: str, key: str, value: object) -> None:
     raise UnsupportedFeature(
-        feature=f"the key {key} ({value!r}) in {_file_of(name + ':')}",
-        remedy="It may change token counts. If it doesn't, name it among the tolerated keys.",
+        feature=f"The key {key} ({_shown(value)}) in {file_of(name)}",
+        remedy="It may change token counts. If it doesn't, name it with --media-tolerated-key"
+        " (serve: media_tolerated_keys).",
     )
 
 
@@ -179,13 +243,12 @@ def _known_keys(constants: Iterable[Constant]) -> dict[str, set[str]]:
     for constant in constants:
         for path in constant.paths:
             key, _, subkey = path.partition(":")[2].partition(".")
-            subkeys = known.setdefault(key, set())
-            if subkey:
-                subkeys.add(subkey)
+            known.setdefault(key, set()).add(subkey)
     return known
 
 
-def _file_of(path: str) -> str:
+def file_of(path: str) -> str:
+    """Return the name of the file that a document, or a path in it, stands in."""
     return _FILES[path.partition(":")[0]]
 
 
@@ -193,7 +256,7 @@ def _key_of(path: str) -> str:
     return path.partition(":")[2]
 
 
-_NESTED = ("image_processor", "video_processor", "feature_extractor")
+_NESTED = {"image_processor": "image", "video_processor": "video", "feature_extractor": "audio"}
 
 _FILES = {
     "config": "config.json",

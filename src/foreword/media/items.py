@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from foreword.errors import MediaUnavailable, UnsupportedFeature
+from foreword.errors import InvalidRequest, MediaUnavailable, UnsupportedFeature
 from foreword.media.audio import MAX_SECONDS, AudioHeader, read_audio_duration
 from foreword.media.data_url import MAX_BYTES, decode_data_url, holds_frames
 from foreword.media.hashing import Algorithm, client_identity, content_hash, vllm_image_hash
@@ -54,12 +54,32 @@ class MediaNaming:
 
     `model_id` is the engine's `--model` string and `algorithm` its `mm_hasher_algorithm`.
     `trusts_uuids` takes a client's uuid as it is: whoever knows it reads what is cached under it.
+
+    Raises: `InvalidRequest` with `param`, the option's name, for a value that is none.
     """
 
     scheme: Literal["sha256", "vllm"] = "sha256"
     model_id: str = ""
     algorithm: Algorithm = "blake3"
     trusts_uuids: bool = False
+
+    def __post_init__(self) -> None:
+        _check_choice("scheme", self.scheme, ("sha256", "vllm"))
+        _check_choice("algorithm", self.algorithm, get_args(Algorithm))
+        _check_choice("trusts_uuids", self.trusts_uuids, (False, True))
+        if not isinstance(self.model_id, str) or (self.scheme == "vllm" and not self.model_id):
+            raise InvalidRequest(
+                "model_id must be the engine's --model, a text: vLLM hashes it with every image.",
+                param="model_id",
+            )
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        shown = value if isinstance(value, str) and len(value) <= 60 else type(value)
+        raise InvalidRequest(
+            f"{name} is {shown!r}; it must be one of {', '.join(map(repr, choices))}.", param=name
+        )
 
 
 def make_item(

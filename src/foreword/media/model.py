@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foreword.errors import ForewordError, InvalidRequest
+from foreword.errors import ForewordError, InvalidRequest, RequestError
 from foreword.media.count import (
     count_audio,
     count_image,
@@ -101,12 +101,19 @@ class MediaTokens:
     encode_text: Callable[[str], Sequence[int]]
 
     def count(self, items: Sequence[MediaItem]) -> list[tuple[Run, ...]]:
-        """Return what each of a prompt's items expands to."""
+        """Return what each of a prompt's items expands to.
+
+        Raises: as `count_image`; `details` has the item's `index`.
+        """
         num_images = sum(item.modality == "image" for item in items)
         counted: list[tuple[Run, ...]] = []
         position = 0
-        for item in items:
-            counted.append(self._count(item, position, num_images))
+        for index, item in enumerate(items):
+            try:
+                counted.append(self._count(item, position, num_images))
+            except RequestError as error:
+                error.details["index"] = index
+                raise
             position += item.modality == "image"
         return counted
 

@@ -42,8 +42,8 @@ _PIXTRAL = Family(
     image=_pixtral(
         False,
         (
-            Constant("longest", ("image:size.longest_edge",), 1024),
-            Constant("patch_size", ("processor:patch_size",), 16, read=square),
+            Constant("longest", ("image:size.longest_edge",)),
+            Constant("patch_size", ("processor:patch_size",), read=square),
             Constant("merge_size", ("processor:spatial_merge_size",), 1),
             RESIZES,
         ),

@@ -46,8 +46,8 @@ _VOXTRAL = Family(
         embeds="[AUDIO]",
         constants=(
             Constant("rate", ("tekken:audio.sampling_rate",), only=(16_000,)),
-            Constant("frame_rate", ("tekken:audio.frame_rate",)),
-            Constant("chunk_seconds", ("tekken:audio.chunk_length_s",)),
+            Constant("frame_rate", ("tekken:audio.frame_rate",), may_be_fraction=True),
+            Constant("chunk_seconds", ("tekken:audio.chunk_length_s",), may_be_fraction=True),
         ),
         files=(),
     ),

@@ -33,7 +33,12 @@ _GEMMA3 = Family(
             Constant("splits", ("image:do_pan_and_scan",), False),
             Constant("min_crop", ("image:pan_and_scan_min_crop_size",), 256),
             Constant("max_crops", ("image:pan_and_scan_max_num_crops",), 4),
-            Constant("min_ratio", ("image:pan_and_scan_min_ratio_to_activate",), 1.2),
+            Constant(
+                "min_ratio",
+                ("image:pan_and_scan_min_ratio_to_activate",),
+                1.2,
+                may_be_fraction=True,
+            ),
         ),
     ),
     ignored=frozenset({"size", "do_resize"}),

@@ -5,8 +5,10 @@ Rules of this file: as `table`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from foreword.media import frame_sampling, layouts, lengths, shapes
-from foreword.media.files import Constant, names
+from foreword.media.files import REQUIRED, Constant, names
 from foreword.media.rows import AudioRow, Family, VisualRow
 from foreword.media.table_audio import WHISPER_POOLED
 from foreword.media.values import RESIZES, positive
@@ -17,7 +19,7 @@ def _bounds(document: str, old: str, new: str) -> tuple[str, ...]:
     return f"{document}:{old}", f"{document}:size.{new}", f"{document}:size.{old}"
 
 
-def _qwen_image(pad: str, *, patch: int = 14) -> VisualRow:
+def _qwen_image(pad: str, *, patch: Any = 14) -> VisualRow:
     return VisualRow(
         placeholder=f"<|vision_start|>{pad}<|vision_end|>",
         target=pad,
@@ -73,7 +75,7 @@ _QWEN3_VIDEO = VisualRow(
         Constant("temporal_patch_size", ("video:temporal_patch_size",), 2),
         Constant("min_frames_taken", default=2),
         Constant("writes_times", default=True),
-        Constant("fps", ("video:fps",), 2),
+        Constant("fps", ("video:fps",), 2, may_be_fraction=True),
         Constant("min_frames", ("video:min_frames",), 4, read=positive),
         Constant("max_frames", ("video:max_frames",), 768, read=positive),
         # Beside fps the processor takes no number of frames.
@@ -114,7 +116,7 @@ _QWEN3_VL = Family(
         " Qwen3_5ForConditionalGeneration Qwen3_5MoeForConditionalGeneration"
     ),
     classes=_QWEN_CLASSES,
-    image=_qwen_image("<|image_pad|>"),
+    image=_qwen_image("<|image_pad|>", patch=REQUIRED),
     video=_QWEN3_VIDEO,
     ignored=_SAMPLING_KEYS,
 )

@@ -10,6 +10,7 @@ from foreword.media.files import Constant, names
 from foreword.media.rows import Family, VisualRow
 from foreword.media.values import (
     RESIZES,
+    flag,
     patches_per_token,
     square,
 )
@@ -31,11 +32,11 @@ _INTERNVL_CHAT = Family(
         constants=(
             Constant("tile", ("config:vision_config.image_size", "config:force_image_size")),
             Constant("patch_size", ("config:vision_config.patch_size",)),
-            Constant("scale", ("config:downsample_ratio",)),
+            Constant("scale", ("config:downsample_ratio",), may_be_fraction=True),
             Constant("min_tiles", ("config:min_dynamic_patch",)),
             Constant("max_tiles", ("config:max_dynamic_patch",)),
-            Constant("splits", ("config:dynamic_image_size",)),
-            Constant("has_thumbnail", ("config:use_thumbnail",)),
+            Constant("splits", ("config:dynamic_image_size",), read=flag),
+            Constant("has_thumbnail", ("config:use_thumbnail",), read=flag),
         ),
         # The remote code ignores what the folder's CLIP preprocessor_config.json says.
         files=(),
@@ -119,7 +120,7 @@ _LLAMA4 = Family(
             Constant("max_tiles", ("image:max_patches",), 16),
             Constant("to_largest", ("image:resize_to_max_canvas",), False),
             Constant("patch_size", ("processor:patch_size",), 14),
-            Constant("shuffle", ("processor:pixel_shuffle_ratio",), 0.5),
+            Constant("shuffle", ("processor:pixel_shuffle_ratio",), 0.5, may_be_fraction=True),
             RESIZES,
         ),
     ),

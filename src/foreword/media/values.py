@@ -22,6 +22,13 @@ def positive(value: Any) -> int:
     return value
 
 
+def flag(value: Any) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(value)
+    return value
+
+
 def number(value: Any) -> int:
     """Read a whole number that may be zero."""
     if type(value) is not int or value < 0:

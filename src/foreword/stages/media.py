@@ -8,21 +8,21 @@ Why: a placeholder a user typed has the same id as an item's own; only its place
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from foreword.errors import InvalidRequest
 from foreword.media.items import MediaItem
 from foreword.media.model import MediaTokens
+from foreword.media.places import place_items
 from foreword.media.runs import IdRun, embed_mask, materialise
 from foreword.types import (
-    MediaSlot,
     MediaSpan,
     Offsets,
     RenderedText,
     Span,
     TokenIds,
+    Tokenizer,
     TokenSequence,
     make_token_ids,
 )
@@ -48,19 +48,28 @@ def expand_items(
     rendered: RenderedText | None,
     items: Sequence[MediaItem],
     media: MediaTokens,
+    tokenizer: Tokenizer,
+    *,
+    scope: str = "",
 ) -> TokenSequence:
     """Replace the placeholder of every item by what the model's family makes of it.
 
     Shapes: tokens that no text was rendered for tell the placeholders' places themselves, as spans.
+    `scope` is as for encoding.
 
-    Raises: as `find_places` and `expand`; `InvalidRequest` for an item the family refuses.
+    Raises: as `place_items` and `expand`; `InvalidRequest` for an item the family refuses, for a
+    token that an engine takes for media outside of every placeholder, and for tokens without
+    offsets, or that stopped early.
     """
-    reserved_ids = set(media.reserved().values())
+    places: Mapping[int, Span]
+    runs = dict(enumerate(map(media.to_ids, media.count(items))))
     if rendered is None:
         places = {span.index: (span.start, span.stop) for span in tokens.spans}
-        _check_reserved(tokens.token_ids, reserved_ids, places)
+    elif tokens.offsets is None or not tokens.is_complete:
+        raise _stopped_early()
     else:
-        places = find_places(tokens, rendered, reserved_ids=reserved_ids)
+        tokens, places = place_items(tokens, rendered, runs, tokenizer, scope=scope)
+    _check_reserved(tokens.token_ids, set(media.reserved().values()), places)
     expanded = [
         ExpandedItem(
             modality=item.modality,
@@ -68,29 +77,11 @@ def expand_items(
             start=places[index][0],
             stop=places[index][1],
             identity=item.identity,
-            runs=media.to_ids(runs),
+            runs=runs[index],
         )
-        for index, (item, runs) in enumerate(zip(items, media.count(items), strict=True))
+        for index, item in enumerate(items)
     ]
     return expand(tokens, expanded, joins=media.joins())
-
-
-def find_places(
-    tokens: TokenSequence, rendered: RenderedText, *, reserved_ids: Collection[int]
-) -> dict[int, Span]:
-    """Return which tokens are an item's placeholder, by the item's index.
-
-    Shapes: `reserved_ids` are the tokens that an engine takes for media, wherever they stand.
-
-    Raises: `InvalidRequest` where a placeholder shares a token with its neighbours, or a reserved
-    token stands outside every placeholder; tokens without offsets, or that stopped early.
-    """
-    offsets = tokens.offsets
-    if offsets is None or not tokens.is_complete:
-        raise _stopped_early()
-    places = {slot.index: _find_place(slot, tokens, offsets, rendered) for slot in rendered.slots}
-    _check_reserved(tokens.token_ids, reserved_ids, places)
-    return places
 
 
 def _check_reserved(
@@ -113,29 +104,6 @@ def _reserved(token_ids: TokenIds, reserved_ids: Collection[int]) -> Iterator[tu
         for _ in range(token_ids.count(token_id)):
             position = token_ids.index(token_id, position + 1)
             yield position, token_id
-
-
-def _find_place(
-    slot: MediaSlot, tokens: TokenSequence, offsets: Offsets, rendered: RenderedText
-) -> Span:
-    low = tokens.num_prefix_special
-    high = len(offsets) - tokens.num_suffix_special
-    first = bisect_left(offsets.starts, slot.start, low, high)
-    # A token that takes the spaces in front of it begins before its text.
-    if first > low and offsets.stops[first - 1] > slot.start:
-        first -= 1
-    last = bisect_left(offsets.starts, slot.stop, first, high)
-    if first < last:
-        start, stop = offsets.starts[first], offsets.stops[last - 1]
-        around = rendered.text[start : slot.start] + rendered.text[slot.stop : stop]
-        if start <= slot.start and slot.stop <= stop and not around.strip():
-            return first, last
-    raise InvalidRequest(
-        f"The placeholder of media item {slot.index} is not made of tokens of its own: the text"
-        " beside it joins them. Put a space or a line break between them.",
-        param="messages",
-        details={"index": slot.index},
-    )
 
 
 def _stopped_early() -> InvalidRequest:

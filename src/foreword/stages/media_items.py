@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foreword.chat.marks import keep_spelled_as_text
 from foreword.chat.media_parts import MediaForm, MediaForms
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.media.items import MediaItem, resolve_inline
 from foreword.media.model import MediaModel, MediaTokens
 from foreword.options import MediaOptions
-from foreword.types import Conversation, Tokenizer
+from foreword.types import Conversation, RenderedText, Tokenizer
 
 
 def media_forms(model: MediaModel, options: MediaOptions) -> MediaForms:
@@ -38,6 +39,20 @@ def media_tokens(model: MediaModel, tokenizer: Tokenizer) -> MediaTokens:
         id_to_token=tokenizer.id_to_token,
         encode_text=lambda text: tokenizer.encode(text, add_special_tokens=False).token_ids,
     )
+
+
+def keep_typed(
+    rendered: RenderedText, model: MediaModel, tokenizer: Tokenizer, options: MediaOptions
+) -> RenderedText:
+    """Return `rendered` with the placeholders that a user typed beside media as ordinary text.
+
+    Raises: `InvalidRequest` for one that the options refuse.
+    """
+    if not rendered.slots:
+        return rendered
+    reserved = media_tokens(model, tokenizer).reserved()
+    may_spell = options.placeholder_text == "text"
+    return keep_spelled_as_text(rendered, reserved, may_spell=may_spell)
 
 
 def refuse_media_fields(request: object) -> None:
@@ -84,6 +99,8 @@ def find_items(
             namespace=scope,
             limits=options.limits,
         )
+    if not all(isinstance(item, MediaItem) for item in media):
+        raise InvalidRequest("media must be a list of MediaItem, one for each.", param="media")
     wanted = [reference.modality for reference in conversation.media]
     given = [item.modality for item in media]
     if wanted != given:

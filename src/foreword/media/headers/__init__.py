@@ -6,6 +6,7 @@ Rules of this package: no pixel is decoded, and no bytes make anything but a hea
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import NoReturn
 
@@ -13,7 +14,7 @@ from foreword.errors import MediaUnavailable
 from foreword.media.headers import bmp, gif, jpeg, other, png, webp
 from foreword.media.headers.header import Broken, ImageHeader
 
-__all__ = ["MAX_PIXELS", "ImageHeader", "read_image_size"]
+__all__ = ["MAX_PIXELS", "ImageHeader", "read_image_size", "warm_up"]
 
 MAX_PIXELS = 178_956_970
 """Most pixels an image may declare; Pillow and vLLM 0.33 refuse more."""
@@ -45,6 +46,12 @@ def read_image_size(
             details={"num_pixels": num_pixels, "max_pixels": max_pixels},
         )
     return header
+
+
+def warm_up() -> None:
+    """Import what rarer formats need, so that no request waits for it; nothing without Pillow."""
+    with contextlib.suppress(ImportError):
+        other.load_plugins()
 
 
 def _read(data: bytes) -> ImageHeader:
