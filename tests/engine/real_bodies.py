@@ -40,6 +40,36 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
         {"prompt": "dice", "max_tokens": 24, "temperature": 1.0, "seed": 11, "n": 3},
     ),
 }
+_TEXT = {"type": "string", "pattern": "[a-c]{2,4}"}
+_SCHEMA = {
+    "type": "object", "properties": {"a": {"type": "boolean"}, "b": _TEXT},
+    "required": ["a", "b"], "additionalProperties": False,
+}  # fmt: skip
+_TAG = {
+    "type": "structural_tag",
+    "format": {"type": "tag", "begin": "", "end": "!", "content": {
+        "type": "json_schema", "json_schema": {"type": "boolean"},
+    }},
+}  # fmt: skip
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "choice": {"structured_outputs": {"choice": ['yes, "I"', "no\n\\", "中"]}},
+    "json": {"structured_outputs": {"json": _SCHEMA, "disable_any_whitespace": True}},
+    "json text": {"structured_outputs": {"json": '{"type": "boolean"}'}},
+    "regex": {"structured_outputs": {"regex": "[0-9]{3}-(a|b)"}},
+    "grammar": {"structured_outputs": {"grammar": 'root ::= ("x" | "yz") "."'}},
+    "json_object": {"structured_outputs": {"json_object": True}},
+    "json_schema": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": _SCHEMA}},
+    },
+    "structural_tag": {"response_format": _TAG},
+}
+BODIES |= {
+    name: (
+        CHAT,
+        {"messages": [{"role": "user", "content": "yes?"}], "max_tokens": 60, **constraint},
+    )
+    for name, constraint in CONSTRAINTS.items()
+}
 RENDERED = ("text", "long", "chat", "penalties", "two prompts", "not these", "a stop token")
 SCORED: dict[str, tuple[str, dict[str, Any]]] = {
     "scored text": (COMPLETIONS, {"prompt": "hello world", "max_tokens": 30, "logprobs": 3}),
@@ -76,6 +106,9 @@ SCORED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 SCORED_OVER_ZMQ: dict[str, tuple[str, dict[str, Any]]] = {
+    "a prompt of one": (
+        COMPLETIONS, {"prompt": [40], "max_tokens": 3, "echo": True, "logprobs": 1},
+    ),
     "the prompt's": (
         COMPLETIONS, {"prompt": "hello 😀 world", "max_tokens": 3, "prompt_logprobs": 2},
     ),

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -243,6 +244,37 @@ def test_both_render_alike(name: str, answers: dict[str, Any]) -> None:
 def test_over_zmq_token_for_token(name: str, service: Foreword, answers: dict[str, Any]) -> None:
     path, body = BODIES[name]
     assert gist(service.ask(path, {**GREEDY, **body})) == gist(answers[name]["own"])
+
+
+FORMS = {
+    "choice": r'yes, "I"|no\n\\|中',
+    "json text": r"\s*(true|false)\s*",
+    "regex": r"[0-9]{3}-(a|b)",
+    "grammar": r"(x|yz)\.",
+    "structural_tag": r"\s*(true|false)\s*!",
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_constraints_hold(name: str, service: Foreword) -> None:
+    path, body = BODIES[name]
+    answer = service.ask(path, {**GREEDY, **body})["choices"][0]
+    assert answer["finish_reason"] == "stop"
+    assert re.fullmatch(FORMS[name], answer["message"]["content"])
+
+
+def test_constraints_that_do_not_compile(service: Foreword) -> None:
+    for constraint in ({"regex": "(["}, {"grammar": "root := nonsense ::="}):
+        body = {**GREEDY, "prompt": "x", "structured_outputs": constraint}
+        answer = httpx.post(f"http://127.0.0.1:{service.port}{COMPLETIONS}", json=body, timeout=60)
+        (kind,) = constraint
+        # vLLM 0.32 gives no reason; a later one says that it was the request's fault.
+        assert answer.status_code in (400, 500)
+        assert "retry-after" not in answer.headers
+        if answer.status_code == 500:
+            assert f"structured_outputs.{kind}" in answer.json()["error"]["message"]
+    path, body = BODIES["choice"]
+    assert service.ask(path, {**GREEDY, **body})["choices"][0]["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize("name", ["text", "chat", "ids", "to the end"])

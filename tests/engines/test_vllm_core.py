@@ -303,13 +303,35 @@ def test_defaults_mean_the_engines_own_defaults() -> None:
 def test_a_constraint_names_the_engines_backend() -> None:
     params = SamplingParams(structured_outputs=StructuredOutputs(json={"type": "object"}))
     expected = WireConstraint(
-        {"type": "object"}, None, None, None, None, False, False, None, None, "xgrammar", False
+        {"type": "object"}, None, None, None, None, False, False, None, None, "xgrammar", True
     )
     assert sampling_of(params).structured_outputs == expected
+    named = sampling_of(params, VllmCore(version="0.33.0", structured_outputs_backend="xgrammar"))
+    assert named.structured_outputs is not None
+    assert named.structured_outputs._backend_was_auto is False
     core = VllmCore(version="0.33.0", structured_outputs_backend="guidance")
     got = sampling_of(params, core).structured_outputs
     assert got is not None
-    assert got._backend == "guidance"
+    assert (got._backend, got._backend_was_auto) == ("guidance", False)
+
+
+def test_choices_are_a_grammar_where_the_backend_has_none() -> None:
+    choice = ["yes", 'a "b"\\c', "1\n2\r3\t4", "\x00\x1f\x7f\x80 é", ""]
+    params = SamplingParams(structured_outputs=StructuredOutputs(choice=choice))
+    for backend in ("auto", "xgrammar"):
+        core = VllmCore(version="0.33.0", structured_outputs_backend=backend)
+        got = sampling_of(params, core).structured_outputs
+        assert got is not None
+        assert (got.choice, got._backend) == (None, "xgrammar")
+        assert got.grammar == (
+            r'root ::= "yes" | "a \"b\"\\c" | "1\n2\r3\t4" | "\u0000\u001f\u007f'
+            '\x80 é" | ""'
+        )
+    for backend in ("guidance", "outlines", "lm-format-enforcer"):
+        core = VllmCore(version="0.33.0", structured_outputs_backend=backend)
+        got = sampling_of(params, core).structured_outputs
+        assert got is not None
+        assert (got.choice, got.grammar) == (choice, None)
 
 
 def test_pooling_parameters_are_an_array_and_exclude_sampling() -> None:

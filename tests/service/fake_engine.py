@@ -118,6 +118,10 @@ class FakeEngine:
         self.running: dict[str, Running] = {}
         self.is_mute = False
         self.is_forgetful = False
+        self.kv_answer: dict[str, Any] | None = None
+        self.ec_answer: dict[str, Any] | None = None
+        self.failure: list[Any] | None = None
+        """Why every request fails; an older engine gives no reason."""
         self._context = zmq.asyncio.Context()
         self._tasks: list[asyncio.Task[None]] = []
         self._work = asyncio.Event()
@@ -211,7 +215,14 @@ class FakeEngine:
                 scores = arrays.logprobs(tokens, number + 1 + MORE_COLUMNS, is_prompt=False)
             if (number := running.params.get("prompt_logprobs")) is not None and is_first:
                 prompt_scores = arrays.logprobs(running.prompt[1:], number + 1, is_prompt=True)
-            outputs.append([request_id, tokens, scores, prompt_scores, None, reason, stop])
+            fields = [request_id, tokens, scores, prompt_scores, None, reason, stop, None]
+            if reason is not None:
+                fields += [self.kv_answer, self.ec_answer]
+            outputs.append(fields)
+            if self.failure is not None:
+                outputs[-1] = [request_id, [], *[None] * 3, ERROR, *[None] * 7, 0]
+                outputs[-1] += [*[None] * 4, *self.failure]
+                reason = ERROR
             if reason is not None:
                 del self.running[request_id]
         await self._send(outputs, frames=arrays.frames[1:])

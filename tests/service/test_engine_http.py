@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from foreword.errors import ForewordError, InvalidRequest, Overloaded, ServiceError
-from foreword.sampling import SamplingParams
+from foreword.sampling import OutputKind, SamplingParams
 from foreword.service.engine_http import HttpEngineClient
 from foreword.service.engine_stream import EngineStream
 from foreword.service.input_processor import EngineRequest
@@ -201,6 +201,7 @@ def test_what_the_server_refuses(
         ((chunk(5), DONE), "before it was complete"),
         ((chunk(5), 'data: {"error":{"message":"out of luck"}}\n\n', DONE), "out of luck"),
         ((chunk(5), "data: nonsense\n\n"), "cannot be read"),
+        ((chunk(5), chunk(finish_reason="error")), "own log"),
     ],
 )
 def test_what_ends_badly(lines: tuple[str, ...], words: str) -> None:
@@ -211,6 +212,65 @@ def test_what_ends_badly(lines: tuple[str, ...], words: str) -> None:
             await anext(stream)
 
     run(lambda: Server(*lines), test)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(400, 400), (422, 400), (413, 400), (429, 503), (503, 503), (502, 503), (500, 500),
+     (None, 500), ("odd", 500)],
+)  # fmt: skip
+def test_an_error_keeps_its_status_wherever_it_was_told(code: Any, status: int) -> None:
+    fault = json.dumps({"error": {"message": "bad regex", "code": code, "param": "regex"}})
+
+    async def in_a_stream(client: HttpEngineClient, server: Server) -> None:
+        stream = await client.submit(make_request())
+        with pytest.raises(ForewordError, match="bad regex") as caught:
+            await anext(stream)
+        assert caught.value.status == status
+        assert caught.value.param == ("regex" if status == 400 else None)
+
+    async def at_once(client: HttpEngineClient, server: Server) -> None:
+        with pytest.raises(ForewordError, match="bad regex") as caught:
+            await client.submit(make_request())
+        assert caught.value.status == status
+
+    run(lambda: Server(f"data: {fault}\n\n", DONE), in_a_stream)
+    if isinstance(code, int):
+        run(lambda: Server(fault, status=code), at_once)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "kv", "is_whole"),
+    [
+        ({}, {"do_remote_decode": True}, True),
+        ({"output_kind": OutputKind.DELTA}, {"do_remote_decode": True}, True),
+        ({"output_kind": OutputKind.FINAL_ONLY}, {"do_remote_prefill": True}, True),
+        ({"output_kind": OutputKind.DELTA}, {"do_remote_prefill": True}, False),
+        ({"output_kind": OutputKind.FINAL_ONLY, "stop": ("x",)}, {"do": 1}, False),
+        ({"output_kind": OutputKind.FINAL_ONLY}, None, False),
+    ],
+)
+def test_transfer_parameters_go_and_come_back(
+    sampling: dict[str, Any], kv: dict[str, Any] | None, is_whole: bool
+) -> None:
+    answer = {
+        "request_id": "r", "kv_transfer_params": {"port": 1}, "ec_transfer_params": {"e": 2},
+        "choices": [{"index": 0, "token_ids": [5, 6], "finish_reason": "length"}],
+    }  # fmt: skip
+
+    async def test(client: HttpEngineClient, server: Server) -> None:
+        request = replace(
+            make_request(), sampling=SamplingParams(**sampling), kv_transfer_params=kv
+        )
+        (update,) = [one async for one in await client.submit(request)]
+        assert (list(update.token_ids), update.finish_reason) == ([5, 6], "length")
+        assert (update.kv_transfer_params, update.ec_transfer_params) == ({"port": 1}, {"e": 2})
+        (body,) = server.bodies
+        assert body["stream"] is not is_whole
+        assert body["kv_transfer_params"] == kv
+
+    text = json.dumps(answer)
+    run(lambda: Server(text if is_whole else f"data: {text}\n\n"), test)
 
 
 def test_who_leaves_closes_the_connection() -> None:

@@ -232,6 +232,27 @@ def test_a_prompts_logprobs(serve: Any, tokenizer: Any) -> None:
     serve(test)
 
 
+def test_a_prompt_of_one_token_has_one_too(serve: Any, tokenizer: Any) -> None:
+    async def test(ask: Ask, engine: Any) -> None:
+        body = {"prompt": [40], "max_tokens": 1, "logprobs": 1, "echo": True}
+        (choice,) = (await ask(COMPLETIONS, body)).json()["choices"]
+        chosen = engine.requests.popitem()[1]
+        answer = fake.answer_of(chosen.prompt, 0)
+        told = choice["logprobs"]
+        assert told["tokens"] == [tokenizer.decode([40]), tokenizer.decode([answer])]
+        assert told["token_logprobs"] == [None, f32(fake.score_of(answer, 3))]
+        assert told["text_offset"] == [0, len(tokenizer.decode([40]))]
+        assert choice["prompt_logprobs"] == [None]
+        streamed = chunks(await ask(COMPLETIONS, {**body, "stream": True}))
+        columns = [one["choices"][0]["logprobs"] for one in streamed if one["choices"]]
+        assert [one for made in columns for one in made["tokens"]] == told["tokens"]
+        plain = {"prompt": [40], "max_tokens": 1, "prompt_logprobs": 0}
+        (choice,) = (await ask(COMPLETIONS, plain)).json()["choices"]
+        assert choice["prompt_logprobs"] == [None]
+
+    serve(test)
+
+
 def test_logprobs_that_did_not_come_are_an_error(serve: Any) -> None:
     async def test(ask: Ask, engine: Any) -> None:
         response = await ask(COMPLETIONS, {"prompt": "x", "logprobs": 1, "max_tokens": 3})

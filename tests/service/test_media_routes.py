@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +21,7 @@ from media_models import CHATML, QWEN_FILES, QWEN_TOKENS, byte_level, picture, p
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.media.hashing import client_identity, vllm_image_hash
 from foreword.media.headers import read_image_size
+from foreword.service import work
 from foreword.service.engine_http import HttpEngineClient
 from foreword.service.http import Service
 from foreword.service.models import load_models
@@ -380,3 +382,17 @@ def test_keys_can_be_tolerated(tmp_path: Path) -> None:
     ]
     assert families[0] is None
     assert families[1] is not None
+
+
+@pytest.mark.parametrize("image", [object(), None])
+def test_what_rarer_images_need_is_imported_at_start(
+    image: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported: list[bool] = []
+    monkeypatch.setattr(work, "load_image_plugins", lambda: imported.append(True))
+    family = SimpleNamespace(image=image)
+    renderer = SimpleNamespace(media=SimpleNamespace(family=family))
+    models = SimpleNamespace(all=(SimpleNamespace(name="m", renderer=renderer),))
+    asked = SimpleNamespace(chat=lambda *_: None, completion=lambda *_: None)
+    work.warm_up(asked, models)  # type: ignore[arg-type]
+    assert imported == ([True] if image else [])

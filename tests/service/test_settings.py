@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from foreword.errors import InvalidRequest
+from foreword.service.serve import EXIT_CALLER, run
 from foreword.service.settings import Settings
 from foreword.service.settings_sources import (
     add_flags,
@@ -141,3 +142,23 @@ def test_every_setting_is_in_the_table() -> None:
 def test_an_empty_key_is_no_key(flags: dict[str, Any], environment: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest, match="holds an empty key"):
         settings_from({"models": ["m"], **flags}, environment)
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ({"engine_zmq": ("nonsense",)}, "where engines say hello"),
+        ({"engine_zmq": ("input=tcp://127.0.0.1:1",)}, "both input= and output="),
+        ({"engine_url": "ftp://engine"}, "http://"),
+        ({"engine_url": "http://"}, "name a host"),
+        ({"engine_url": "http://engine:port"}, "engine_url can't be"),
+    ],
+)
+def test_an_engines_address_is_checked_before_the_port_is_opened(
+    engine: dict[str, Any], words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(models=("m=/not/there",), port=0, **engine)
+    assert run(settings) == EXIT_CALLER
+    told = "".join(capfd.readouterr())
+    assert words in told
+    assert "listening" not in told

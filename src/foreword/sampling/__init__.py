@@ -4,6 +4,7 @@ Rules of this file: public names only.
 """
 
 from foreword.sampling.complete import complete_sampling, get_max_tokens
+from foreword.sampling.constraint_limits import check_constraint
 from foreword.sampling.constraints import RepetitionDetection, StructuredOutputs
 from foreword.sampling.fields import GenerationFields, StreamOptions
 from foreword.sampling.limits import check_limits, check_prompt_fields
@@ -27,6 +28,7 @@ __all__ = [
     "SamplingParams",
     "StreamOptions",
     "StructuredOutputs",
+    "check_constraint",
     "check_limits",
     "check_prompt_fields",
     "complete_pooling",

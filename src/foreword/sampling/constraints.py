@@ -45,6 +45,11 @@ class StructuredOutputs:
                 details={"given": given},
             )
 
+    @property
+    def kind(self) -> str:
+        """The name of the one constraint that is set."""
+        return next(kind for kind in _KINDS if getattr(self, kind) is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return every field by name, the unset ones too."""
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -159,13 +159,13 @@ class ZmqEngineClient:
             wire = peer.core.request(
                 request.engine_input,
                 request_id=request.request_id,
-                params=request.sampling,
+                params=request.sampling_with_transfer(),
                 client_index=self.options.client_index,
                 priority=request.priority,
                 trace_headers=request.trace_headers,
                 external_req_id=request.external_id,
             )
-            stream = EngineStream(request.request_id, self._give_up)
+            stream = EngineStream(request.request_id, self._give_up, constraint=request.constraint)
             self.fleet.expect(peer, stream)
             try:
                 is_sent = await self._tell(peer, add_message(wire))

@@ -35,6 +35,7 @@ class EngineClientOptions:
     max_requests: int = 1024
     silence_seconds: float = 300.0
     allow_unknown_version: bool = False
+    structured_outputs_backend: str = "auto"
 
 
 class EngineFleet:
@@ -128,7 +129,11 @@ class EngineFleet:
             if ready is None:
                 raise ServiceError("An engine did not say what it is; its version is not known.")
             allow = self.options.allow_unknown_version
-            core = VllmCore(version=ready.vllm_version, allow_unknown_version=allow)
+            core = VllmCore(
+                version=ready.vllm_version,
+                allow_unknown_version=allow,
+                structured_outputs_backend=self.options.structured_outputs_backend,
+            )
         except ForewordError as error:
             self._refusal = error
             raise

@@ -1,6 +1,6 @@
 """Engine requests enter; their tokens leave as they come: the client of /inference/v1/generate.
 
-Rules of this file: every request is streamed, so that tokens come as soon as there are any and a
+Rules of this file: requests are streamed, so that tokens come as soon as there are any and a
 client that leaves ends the engine's work. Text is made here, so stop strings are not sent.
 """
 
@@ -9,14 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import msgspec
 
 from foreword.engines.vllm_generate import GenerateRequest, to_json
-from foreword.errors import ForewordError, InvalidRequest, Overloaded, ServiceError
+from foreword.errors import (
+    EngineFailed,
+    ForewordError,
+    InvalidRequest,
+    Overloaded,
+    ServiceError,
+)
+from foreword.sampling import OutputKind
 from foreword.sampling.limits import MAX_LOGPROBS
 from foreword.service.engine_stream import EngineStream, EngineUpdate, TokenScores
 from foreword.service.input_processor import EngineRequest
@@ -27,6 +35,11 @@ PATH = "/inference/v1/generate"
 LOOK_SECONDS = 1.0
 _CONNECT_SECONDS = 5.0
 _END = "[DONE]"
+_CALLERS_FAULTS = (
+    httpx.codes.BAD_REQUEST,
+    httpx.codes.REQUEST_ENTITY_TOO_LARGE,
+    httpx.codes.UNPROCESSABLE_ENTITY,
+)
 
 
 class _Candidate(msgspec.Struct):
@@ -52,11 +65,15 @@ class _Choice(msgspec.Struct):
 
 class _Fault(msgspec.Struct):
     message: str = ""
+    param: str | None = None
+    code: int | str | None = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
     error: _Fault | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
 
 
 class _Model(msgspec.Struct):
@@ -170,7 +187,15 @@ class HttpEngineClient:
                     raise _refusal(response.status_code, response.content)
                 if not accepted.done():
                     accepted.set_result(None)
-                await self._pass_on(response, stream)
+                if _is_whole(request):
+                    self._take(_decoded(await response.aread()), stream)
+                else:
+                    async for chunk in _events(response):
+                        self._take(chunk, stream)
+                if not stream.is_over:
+                    raise ServiceError(
+                        "The engine's server ended the answer before it was complete."
+                    )
         except (httpx.HTTPError, ForewordError) as error:
             told = error if isinstance(error, ForewordError) else _broken(error)
             self.num_lost += not isinstance(error, ForewordError)
@@ -185,20 +210,25 @@ class HttpEngineClient:
         finally:
             self._tasks.pop(request.request_id, None)
 
-    async def _pass_on(self, response: httpx.Response, stream: EngineStream) -> None:
-        async for chunk in _events(response):
-            if chunk.error is not None:
-                raise ServiceError(f"The engine gave the request up: {chunk.error.message}")
-            for choice in chunk.choices:
-                update = EngineUpdate(
-                    token_ids=choice.token_ids or (),
-                    finish_reason=choice.finish_reason,
-                    stop_reason=choice.stop_reason,
-                    scores=_scores(choice.logprobs),
-                )
-                self.num_dropped += not stream.push(update)
-        if not stream.is_over:
-            raise ServiceError("The engine's server ended the answer before it was complete.")
+    def _take(self, chunk: _Chunk, stream: EngineStream) -> None:
+        """Pass on what the server said.
+
+        Raises: what the server failed with.
+        """
+        if chunk.error is not None:
+            raise _failure(chunk.error.code, chunk.error)
+        for choice in chunk.choices:
+            if choice.finish_reason == "error":
+                raise EngineFailed("The engine gave the request up; its own log says why.")
+            update = EngineUpdate(
+                token_ids=choice.token_ids or (),
+                finish_reason=choice.finish_reason,
+                stop_reason=choice.stop_reason,
+                scores=_scores(choice.logprobs),
+                kv_transfer_params=chunk.kv_transfer_params,
+                ec_transfer_params=chunk.ec_transfer_params,
+            )
+            self.num_dropped += not stream.push(update)
 
     async def _look(self) -> None:
         """Keep `condition` true."""
@@ -250,11 +280,27 @@ def _body(request: EngineRequest, max_logprobs: int) -> bytes:
             token_ids=request.engine_input.token_ids if media is None else media.token_ids,
             content_parts=None if media is None else media.parts,
             sampling_params=sampling,
-            stream=True,
+            stream=not _is_whole(request),
             cache_salt=request.engine_input.cache_salt,
             priority=request.priority,
+            kv_transfer_params=request.kv_transfer_params,
+            ec_transfer_params=request.ec_transfer_params,
         )
     )
+
+
+def _is_whole(request: EngineRequest) -> bool:
+    """Say whether the answer shall come as one, since a stream has no transfer parameters.
+
+    Why: they are what the client's next leg needs. Where it needs none it may want a stream, and
+    stop strings are only found in one.
+    """
+    params: Mapping[str, Any] = request.kv_transfer_params or {}
+    if params.get("do_remote_decode"):
+        return True
+    is_streamed = request.sampling.output_kind != OutputKind.FINAL_ONLY
+    has_some = bool(params or request.ec_transfer_params)
+    return has_some and not is_streamed and not request.sampling.stop
 
 
 def _headers(request: EngineRequest) -> dict[str, str]:
@@ -269,12 +315,16 @@ async def _events(response: httpx.Response) -> AsyncIterator[_Chunk]:
         value = value.strip()
         if value == _END:
             return
-        try:
-            yield msgspec.json.decode(value, type=_Chunk)
-        except msgspec.MsgspecError as error:
-            raise ServiceError(
-                f"The engine's server sent what cannot be read: {error}. Is it vLLM's {PATH}?"
-            ) from None
+        yield _decoded(value)
+
+
+def _decoded(value: str | bytes) -> _Chunk:
+    try:
+        return msgspec.json.decode(value, type=_Chunk)
+    except msgspec.MsgspecError as error:
+        raise ServiceError(
+            f"The engine's server sent what cannot be read: {error}. Is it vLLM's {PATH}?"
+        ) from None
 
 
 def _refusal(status: int, content: bytes) -> ForewordError:
@@ -282,17 +332,24 @@ def _refusal(status: int, content: bytes) -> ForewordError:
         fault = msgspec.json.decode(content, type=_Chunk).error
     except msgspec.MsgspecError:
         fault = None
+    return _failure(status, fault)
+
+
+def _failure(status: int | str | None, fault: _Fault | None) -> ForewordError:
+    """Return what a server's error is here, by its status, wherever that was told."""
     text = fault.message if fault is not None else f"status {status}"
+    param = fault.param if fault is not None else None
     if status in (httpx.codes.TOO_MANY_REQUESTS, httpx.codes.SERVICE_UNAVAILABLE):
         return Overloaded(
             f"The engine's server takes no request now: {text}. Retry in 1 s.",
             details={"retry_after_seconds": 1},
         )
-    if status in (httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY):
-        return InvalidRequest(f"The engine's server refused the request: {text}")
-    return ServiceError(
-        f"The engine's server failed ({status}): {text}", details={"engine_status": status}
-    )
+    if status in _CALLERS_FAULTS:
+        return InvalidRequest(f"The engine's server refused the request: {text}", param=param)
+    # Between this service and the server: it was not the request's doing.
+    is_between = status in (httpx.codes.BAD_GATEWAY, httpx.codes.GATEWAY_TIMEOUT)
+    kind = ServiceError if is_between else EngineFailed
+    return kind(f"The engine's server failed ({status}): {text}", details={"engine_status": status})
 
 
 def _broken(error: httpx.HTTPError) -> ServiceError:

@@ -19,10 +19,11 @@ from foreword.engines.vllm_core import (
     logprob_rows,
 )
 from foreword.engines.vllm_core.outputs import Logprobs, SchedulerStats, UtilityOutput
-from foreword.errors import ForewordError, ServiceError
+from foreword.errors import EngineFailed, ForewordError, InvalidRequest, ServiceError
 from foreword.service.engine_choice import EngineLoad
 from foreword.service.engine_stream import EngineStream, EngineUpdate, TokenScores
 
+_CONSTRAINT = "structured_outputs"
 PeerCondition = Literal["ready", "gone", "silent", "dead"]
 """A dead engine comes back as a new one; one that is gone may only have lost its connection."""
 
@@ -68,7 +69,7 @@ class EnginePeer:
         if reason is not None:
             self.forget(output.request_id)
         if reason == FinishReason.ERROR:
-            stream.fail(_request_failed(output))
+            stream.fail(_request_failed(output, stream.constraint))
             return True
         stats = output.prefill_stats
         try:
@@ -85,6 +86,8 @@ class EnginePeer:
                 num_cached_tokens=None if stats is None else stats.num_cached_tokens,
                 scores=scores,
                 prompt_scores=prompt_scores,
+                kv_transfer_params=output.kv_transfer_params,
+                ec_transfer_params=output.ec_transfer_params,
             )
         )
 
@@ -132,12 +135,19 @@ def _scores(logprobs: Logprobs | None, frames: Sequence[Frame]) -> list[TokenSco
     ]
 
 
-def _request_failed(output: EngineCoreOutput) -> ServiceError:
+def _request_failed(output: EngineCoreOutput, constraint: str | None) -> ForewordError:
     error = output.error
     if error is not None:
         text = f"The engine gave the request up ({error.code}): {error.message}"
-    elif output.mm_cache_miss_hashes:
-        text = "The engine no longer holds a media item of the request. Send the request again."
-    else:
-        text = "The engine gave the request up; its own log says why."
-    return ServiceError(text)
+        if error.code == "validation_error":
+            return InvalidRequest(text, param=_CONSTRAINT if constraint else None)
+        return ServiceError(text) if error.retryable else EngineFailed(text)
+    if output.mm_cache_miss_hashes:
+        return ServiceError(
+            "The engine no longer holds a media item of the request. Send the request again."
+        )
+    text = "The engine gave the request up without a reason; its own log has one."
+    if constraint is not None:
+        # vLLM 0.32 says no more of a constraint that does not compile.
+        text += f" Likely it can't make a grammar of {_CONSTRAINT}.{constraint}: check that first."
+    return EngineFailed(text)

@@ -7,9 +7,9 @@ comes after the end is dropped. Updates that nobody took yet are one update.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from foreword.errors import ForewordError
 from foreword.service.metric_readings import Reading
@@ -36,7 +36,8 @@ class EngineUpdate:
     Shapes: `finish_reason` is `stop`, `length`, `abort`, `error` or `repetition`. With `stop` the
     last token is the one that ended it, and `stop_reason` its id, or None for the primary end.
     `scores` has one entry a token where logprobs are asked for, `prompt_scores` one for each of
-    the prompt's tokens but the first.
+    the prompt's tokens but the first. The transfer parameters are what another engine needs to go
+    on.
     """
 
     token_ids: Sequence[int] = ()
@@ -45,18 +46,28 @@ class EngineUpdate:
     num_cached_tokens: int | None = None
     scores: Sequence[TokenScores] = ()
     prompt_scores: Sequence[TokenScores] = ()
+    kv_transfer_params: Mapping[str, Any] | None = None
+    ec_transfer_params: Mapping[str, Any] | None = None
 
 
 class EngineStream:
     """The answer to one request while it comes: an asynchronous iterator of updates.
 
-    `close` gives it up: the engine is told to stop, unless the answer is complete.
+    `close` gives it up: the engine is told to stop, unless the answer is complete. `constraint` is
+    the kind of the constraint on the output, where there is one.
     """
 
-    __slots__ = ("_error", "_give_up", "_is_over", "_news", "_pending", "request_id")
+    __slots__ = ("_error", "_give_up", "_is_over", "_news", "_pending", "constraint", "request_id")
 
-    def __init__(self, request_id: str, give_up: Callable[[EngineStream], None]) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        give_up: Callable[[EngineStream], None],
+        *,
+        constraint: str | None = None,
+    ) -> None:
         self.request_id = request_id
+        self.constraint = constraint
         self._give_up = give_up
         self._pending: EngineUpdate | None = None
         self._error: ForewordError | None = None
@@ -118,6 +129,8 @@ def _joined(first: EngineUpdate, second: EngineUpdate) -> EngineUpdate:
         num_cached_tokens=first.num_cached_tokens if cached is None else cached,
         scores=(*first.scores, *second.scores),
         prompt_scores=(*first.prompt_scores, *second.prompt_scores),
+        kv_transfer_params=second.kv_transfer_params or first.kv_transfer_params,
+        ec_transfer_params=second.ec_transfer_params or first.ec_transfer_params,
     )
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import Any
 
 from foreword.detokenization import OutputText
 from foreword.engines.vllm_content_parts import ContentParts, content_parts
@@ -30,6 +31,7 @@ from foreword.service.input_processor import (
     EngineRequest,
     InputProcessor,
     child_requests,
+    fields_of,
 )
 from foreword.service.limits import check_chat, check_prompts
 from foreword.service.media_step import NOTHING, Arrived
@@ -61,8 +63,9 @@ class Choice:
     """
 
     __slots__ = (
-        "_output", "_scorer", "_texts", "engine_request", "index", "is_prompt_only",
-        "num_cached_tokens", "num_tokens", "prompt_positions", "prompt_text", "text_offset",
+        "_output", "_scorer", "_texts", "ec_transfer_params", "engine_request", "index",
+        "is_prompt_only", "kv_transfer_params", "num_cached_tokens", "num_tokens",
+        "prompt_positions", "prompt_text", "text_offset",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +89,11 @@ class Choice:
         self._scorer = scorer_of(self._texts, sampling)
         self.num_tokens = 0
         self.num_cached_tokens: int | None = None
+        self.kv_transfer_params: Mapping[str, Any] | None = None
+        self.ec_transfer_params: Mapping[str, Any] | None = None
+        if sampling.prompt_logprobs is not None:
+            # A prompt's first token is told though nothing is known of it: the only one, too.
+            self._take_prompt(())
         self._output = OutputText(
             tokenizer,
             prompt_token_ids=engine_request.engine_input.token_ids,
@@ -102,6 +110,8 @@ class Choice:
         """
         if update.num_cached_tokens is not None:
             self.num_cached_tokens = update.num_cached_tokens
+        self.kv_transfer_params = update.kv_transfer_params or self.kv_transfer_params
+        self.ec_transfer_params = update.ec_transfer_params or self.ec_transfer_params
         if update.prompt_scores:
             self._take_prompt(update.prompt_scores)
         made = self._output.add(
@@ -208,9 +218,9 @@ class Generations:
         response_id = f"{request.request_id_prefix}{given}"
         if isinstance(request, ChatCompletionRequest):
             made, media = self._render_chat(renderer, request, arrived)
-            sampling, priority = renderer.sampling_params(request, made), request.priority
+            sampling = renderer.sampling_params(request, made)
             prompts = processor.process_inputs(
-                response_id, made, sampling, priority=priority, media=media
+                response_id, made, sampling, media=media, **fields_of(request)
             )
         else:
             prompts = processor.process_inputs(response_id, request)

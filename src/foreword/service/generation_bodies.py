@@ -43,6 +43,11 @@ def whole_body(generation: Generation, answers: Sequence[WholeAnswer]) -> bytes:
     body = _head(generation, "chat.completion" if generation.is_chat else "text_completion")
     body["choices"] = [_whole_choice(generation, answer) for answer in answers]
     body["usage"] = generation.usage()
+    # Of several answers those of the first prompt's are told, as there is one place for them.
+    for name in ("kv_transfer_params", "ec_transfer_params"):
+        num = generation.request.n or 1
+        params = (getattr(answer.choice, name) for answer in answers[:num])
+        body[name] = next((one for one in params if one is not None), None)
     if generation.is_chat:
         body["prompt_token_ids"] = _prompt_ids(generation, answers[0].choice)
         if generation.request.prompt_logprobs is not None:
@@ -82,6 +87,8 @@ def delta_chunk(generation: Generation, choice: Choice, delta: ChoiceDelta) -> b
     made["token_ids"] = list(delta.token_ids) if wants_ids else None
     made["logprobs"] = _logprobs(generation, choice, delta.positions) if delta.token_ids else None
     chunk = _chunk(generation, made)
+    if delta.finish_reason is not None and choice.kv_transfer_params is not None:
+        chunk["kv_transfer_params"] = choice.kv_transfer_params
     options = generation.request.stream_options
     if options is not None and options.continuous_usage_stats:
         chunk["usage"] = generation.usage()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from foreword.errors import InvalidRequest, UnsupportedFeature
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
+from foreword.sampling import check_constraint
+from foreword.sampling.constraints import merge_constraints
 from foreword.service.settings import Settings
 
 
@@ -19,9 +21,16 @@ def check_answerable(
     Raises: `UnsupportedFeature`, `InvalidRequest`.
     """
     _check_supported(request)
+    _check_constraint(request)
     if settings.engine_url is not None:
         _check_over_http(request, settings)
     _check_number(request, settings)
+
+
+def _check_constraint(request: ChatCompletionRequest | CompletionRequest) -> None:
+    wanted = merge_constraints(request.structured_outputs, request.response_format)
+    is_own = wanted is request.structured_outputs
+    check_constraint(wanted, param="structured_outputs" if is_own else "response_format")
 
 
 def _check_number(request: ChatCompletionRequest | CompletionRequest, settings: Settings) -> None:

@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foreword.chat.reused_ids import without_reused_ids
 from foreword.engines.vllm_content_parts import ContentParts
 from foreword.errors import InvalidRequest, InvalidTokenIds, PromptTooLong
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.renderer import Renderer
 from foreword.sampling import (
+    check_constraint,
     check_limits,
     check_prompt_fields,
     with_bad_words,
@@ -31,6 +33,7 @@ from foreword.sampling.params import SamplingParams
 from foreword.service.executor import Executor
 from foreword.types import EngineInput, MediaSpan
 
+_TRANSFER = ("kv_transfer_params", "ec_transfer_params")
 Prompt = ChatCompletionRequest | CompletionRequest | EngineInput
 
 
@@ -38,7 +41,8 @@ Prompt = ChatCompletionRequest | CompletionRequest | EngineInput
 class EngineRequest:
     """One prompt for an engine. `external_id` is the client's name for it.
 
-    Shapes: `sampling` is complete: end tokens, bad words and `max_tokens` are resolved.
+    Shapes: `sampling` is complete: end tokens, bad words and `max_tokens` are resolved. Transfer
+    parameters are another engine's, for this one to go on with, or ask it for some.
     """
 
     request_id: str
@@ -50,6 +54,24 @@ class EngineRequest:
     lora_name: str | None = None
     priority: int = 0
     trace_headers: Mapping[str, str] | None = None
+    kv_transfer_params: Mapping[str, Any] | None = None
+    ec_transfer_params: Mapping[str, Any] | None = None
+
+    @property
+    def constraint(self) -> str | None:
+        """The kind of the constraint on the output, where there is one."""
+        wanted = self.sampling.structured_outputs
+        return None if wanted is None else wanted.kind
+
+    def sampling_with_transfer(self) -> SamplingParams:
+        """Return the sampling parameters with the transfer parameters where the engine reads them.
+
+        Source: vLLM 0.33 `to_sampling_params`: they are among `extra_args`.
+        """
+        given = {name: getattr(self, name) for name in _TRANSFER if getattr(self, name)}
+        if not given:
+            return self.sampling
+        return replace(self.sampling, extra_args={**(self.sampling.extra_args or {}), **given})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +119,7 @@ class InputProcessor:
             pairs = [
                 (one, self._renderer.sampling_params(prompt, one)) for one in self._render(prompt)
             ]
-            further.setdefault("priority", prompt.priority)
+            further = {**fields_of(prompt), **further}
         many = len(pairs) > 1
         return [
             self._make(f"{request_id}-{index}" if many else request_id, *pair, **further)
@@ -170,6 +192,7 @@ class InputProcessor:
         for span in made.media_features:
             self._check_media(span)
         check_prompt_fields(sampling, num_prompt_tokens=num_tokens)
+        check_constraint(sampling.structured_outputs)
         check_limits(
             sampling, max_token_id=info.max_token_id, max_logprobs=self._limits.max_logprobs
         )
@@ -191,6 +214,18 @@ class InputProcessor:
                     "max_embeds": limit,
                 },
             )
+
+
+def fields_of(request: ChatCompletionRequest | CompletionRequest) -> dict[str, Any]:
+    """Return what an `EngineRequest` takes from a request beside its prompt and parameters."""
+    transfer = request.kv_transfer_params
+    if isinstance(request, ChatCompletionRequest):
+        transfer = without_reused_ids(transfer)  # they are the prompt, or were passed over
+    return {
+        "priority": request.priority,
+        "kv_transfer_params": transfer or None,
+        "ec_transfer_params": request.ec_transfer_params or None,
+    }
 
 
 def child_requests(request: EngineRequest) -> list[EngineRequest]:

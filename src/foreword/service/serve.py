@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from foreword.errors import ForewordError, InvalidRequest, ModelError, UnsupportedFeature
+from foreword.service.engine_setup import check_engine
 from foreword.service.logs import log, set_up_logs
 from foreword.service.settings import Settings
 from foreword.service.settings_sources import (
@@ -56,6 +57,7 @@ def run(settings: Settings) -> int:
         log(logging.WARNING, "unknown setting in the environment", name=name)
     try:
         _check_installed()
+        check_engine(settings)
         listener = bind(settings)
     except ForewordError as error:
         log(logging.ERROR, "not started", reason=error.message)

@@ -279,6 +279,11 @@ class Settings:
     allow_unknown_engine_version: bool = _knob(
         False, "engine", "speak to an engine whose version's wire format is not known (ZMQ)"
     )
+    engine_structured_outputs_backend: str = _knob(
+        "auto", "engine",
+        "the engine's own --structured-outputs-config.backend (ZMQ); auto: xgrammar",
+        choices=("auto", "xgrammar", "guidance", "outlines", "lm-format-enforcer"),
+    )  # fmt: skip
     max_logprobs: int = _knob(
         20, "engine", "the engine's own --max-logprobs; -1: the whole vocabulary", low=-1
     )

@@ -16,6 +16,7 @@ import msgspec
 from foreword.engines.vllm_content_parts import with_content_parts
 from foreword.engines.vllm_generate import make_request_id, to_json
 from foreword.errors import ForewordError
+from foreword.media.headers import warm_up as load_image_plugins
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.decode import decode_request
@@ -208,6 +209,9 @@ def warm_up(work: Work, models: ServedModels) -> None:
     A model that cannot chat, or refuses this chat, is still warm for what it can do.
     """
     for model in models.all:
+        family = model.renderer.media.family
+        if family is not None and family.image is not None:
+            load_image_plugins()
         text = "Warm up: one line of text, 1234 digits, and an end."
         chat = {"model": model.name, "messages": [{"role": "user", "content": text}]}
         for call, body in (

@@ -88,7 +88,7 @@ class VllmCore:
     """One version of vLLM's engine, as an `Engine`.
 
     Shapes: `version` is what the engine's ready message states. `structured_outputs_backend` is
-    the one the engine was started with (its `auto` prefers xgrammar).
+    the one the engine was started with; of `auto` foreword takes xgrammar, as vLLM does first.
 
     Raises: `UnsupportedFeature` for a version whose wire format is not known.
     """

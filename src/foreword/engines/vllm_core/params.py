@@ -17,8 +17,18 @@ import msgspec
 from foreword.engines.msgpack_frames import Tensor
 from foreword.sampling import OutputKind, PoolingParams, SamplingParams, StructuredOutputs
 
-STRUCTURED_OUTPUTS_BACKEND = "xgrammar"
-"""What vLLM itself chooses first; an engine started with another one must be told so here."""
+STRUCTURED_OUTPUTS_BACKEND = "auto"
+"""vLLM's own default; an engine started with another one must be told so."""
+_AUTO, _XGRAMMAR = "auto", "xgrammar"
+_ESCAPES = {
+    **{chr(code): f"\\u{code:04x}" for code in (*range(0x20), 0x7F)},
+    "\\": r"\\",
+    '"': r"\"",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+}
+_ESCAPED = str.maketrans(_ESCAPES)
 
 _PRIVATE = ("eos_token_id", "all_stop_token_ids", "bad_words_token_ids")
 _CONVERTED = (
@@ -141,5 +151,15 @@ def pooling_array(params: PoolingParams) -> PoolingArray:
 def _constraint(constraint: StructuredOutputs | None, backend: str) -> dict[str, Any] | None:
     if constraint is None:
         return None
-    # The engine refuses a constraint whose backend the front end has not named.
-    return {**constraint.to_dict(), "_backend": backend, "_backend_was_auto": False}
+    told = constraint.to_dict()
+    # The engine takes no "auto": of its backends the front end names one, and says that it chose.
+    chosen = _XGRAMMAR if backend == _AUTO else backend
+    if constraint.choice is not None and chosen == _XGRAMMAR:
+        # This backend has no choices, so front ends write a grammar of them.
+        told |= {"choice": None, "grammar": choice_grammar(constraint.choice)}
+    return {**told, "_backend": chosen, "_backend_was_auto": backend == _AUTO}
+
+
+def choice_grammar(choices: Sequence[str]) -> str:
+    """Return the grammar of some texts to choose from, as vLLM's front end writes it."""
+    return "root ::= " + " | ".join(f'"{one.translate(_ESCAPED)}"' for one in choices)
