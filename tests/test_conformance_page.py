@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from foreword.tokenizer.load import MODE_BY_ARCHITECTURE
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -75,3 +78,21 @@ def test_a_declaration_that_cannot_be_read_names_its_place(
     (tmp_path / "test_one.py").write_text(f"\n@pytest.mark.witness({arguments})\ndef f(): 0\n")
     with pytest.raises(ValueError, match=r"test_one\.py:2"):
         script.declared_witnesses(tmp_path)
+
+
+def test_the_modes_of_architectures_are_those_that_are_looked_up() -> None:
+    rows = [
+        line
+        for line in (ROOT / "docs" / "conformance.md").read_text().splitlines()
+        if line.lstrip().startswith("| `")
+    ]
+    listed = {
+        (architecture, mode)
+        for line in rows
+        for left, right in [line.strip().strip("|").split("|")[:2]]
+        for mode in re.findall(r"`(\w+)`", right)[:1]
+        for architecture in re.findall(r"`([A-Z]\w+)`", left)
+    }
+    assert set(MODE_BY_ARCHITECTURE.items()) <= listed
+    names = {name for name, _ in listed if name.endswith(("ForCausalLM", "Generation", "Super"))}
+    assert names == set(MODE_BY_ARCHITECTURE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from pathlib import Path
 from typing import Any
@@ -179,8 +180,26 @@ def test_a_score_template_is_used_where_the_operator_gave_one(tmp_path: Path) ->
     assert ids(renderer.render_scoring(own))[0][1] == FIVE
 
 
-def test_token_types_are_refused_by_name(tmp_path: Path) -> None:
-    renderer = load(tmp_path, make("<s> $A </s> $B:1 </s>:1"))
+TYPED = make("<s> $A </s> $B:1 </s>:1")
+
+
+@pytest.mark.parametrize(
+    ("declared", "config"),
+    [
+        ({"tokenizer_class": "BertTokenizer"}, {}),
+        ({"tokenizer_class": "ElectraTokenizerFast"}, {"model_type": "electra"}),
+        ({}, {"model_type": "bert"}),
+        ({"model_input_names": ["input_ids", "token_type_ids"]}, {}),
+        ({"tokenizer_class": "GPT2Tokenizer", "model_input_names": ["token_type_ids"]}, {}),
+    ],
+)
+def test_token_types_are_refused_by_name(
+    tmp_path: Path, declared: dict[str, Any], config: dict[str, Any]
+) -> None:
+    load(tmp_path, TYPED, **config)
+    roles = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**roles, **declared}))
+    renderer = foreword.load(tmp_path, runner="pooling")
     with pytest.raises(UnsupportedFeature, match="token types"):
         renderer.render_scoring({"query": "one", "documents": "two"})
     # Apart, each text is a prompt of the first type alone.
@@ -194,10 +213,22 @@ def test_a_file_that_joins_texts_strangely_is_refused(tmp_path: Path) -> None:
         renderer.render_scoring({"query": "one", "documents": "two"})
 
 
-def test_what_the_library_types_without_being_told_is_refused_too(tmp_path: Path) -> None:
-    renderer = load(tmp_path, make(None))
-    with pytest.raises(UnsupportedFeature, match="token types"):
-        renderer.render_scoring({"query": "one", "documents": "two"})
+@pytest.mark.parametrize(
+    ("tokenizer", "expected"),
+    [(TYPED, [BOS, ONE, EOS, TWO, EOS]), (make(None), [ONE, TWO])],
+)
+def test_types_that_the_models_class_does_not_give_do_not_matter(
+    tmp_path: Path, tokenizer: Tokenizer, expected: list[int]
+) -> None:
+    load(tmp_path, tokenizer)
+    for declared in ({}, {"tokenizer_class": "PreTrainedTokenizerFast"}):
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps(declared))
+        renderer = foreword.load(tmp_path, runner="pooling")
+        made = renderer.render_scoring({"query": "one", "documents": "two"})
+        assert ids(made) == [expected]
+    # A copy in another process knows it too.
+    copied = pickle.loads(pickle.dumps(renderer.tokenizer))
+    assert not copied.pair_shape().needs_types
 
 
 @pytest.mark.parametrize(

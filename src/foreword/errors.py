@@ -18,6 +18,7 @@
     │   └── TemplateFailed         500  template_failed
     └── ServiceError               nobody is wrong: retry
         ├── Overloaded             503  overloaded
+        ├── EngineFailed           500  engine_failed    (one request; not by itself to be retried)
         └── DeadlineExceeded       504  deadline_exceeded
 
 Rules of this file: the class writes the sentence from its arguments: what happened, with numbers,
@@ -231,7 +232,9 @@ class ChatTemplateMissing(RequestError):
 
     code = "chat_template_missing"
 
-    def __init__(self, *, available: Sequence[str] = (), wanted: str | None = None) -> None:
+    def __init__(
+        self, *, available: Sequence[str] = (), wanted: str | None = None, hint: str = ""
+    ) -> None:
         if wanted is not None:
             sentence = f"The model has no chat template named {wanted!r}"
             sentence += f" (it has {', '.join(available)})." if available else "."
@@ -240,7 +243,8 @@ class ChatTemplateMissing(RequestError):
         else:
             sentence = "The model has no chat template."
         super().__init__(
-            f"{sentence} Send a plain completion request, or load the model with a chat template.",
+            f"{sentence} Send a plain completion request, or load the model with a chat template."
+            + (f" {hint}" if hint else ""),
             details={"available": list(available), "wanted": wanted},
         )
 
@@ -320,6 +324,14 @@ class Overloaded(ServiceError):
     """The queue is full; refused at once rather than kept waiting."""
 
     code = "overloaded"
+
+
+class EngineFailed(ServiceError):
+    """The engine gave this one request up, and may do so again."""
+
+    code = "engine_failed"
+    status = 500
+    wire_type = "InternalServerError"
 
 
 class DeadlineExceeded(ServiceError):

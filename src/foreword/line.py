@@ -6,7 +6,8 @@ value is looked into here, and none is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -18,12 +19,15 @@ from foreword.media.model import MediaModel
 from foreword.options import RendererOptions
 from foreword.params import ChatParams, TokenizeParams
 from foreword.protocols.bodies import ChatBody, PromptBody, cache_salt_of
+from foreword.protocols.chat_completions import ChatCompletionRequest
+from foreword.protocols.completions import CompletionRequest
 from foreword.protocols.encoder_decoder import EncoderDecoderRequest
 from foreword.protocols.prompts import Prompt
 from foreword.stages.conversation import parse_conversation
 from foreword.stages.encoder_decoder import (
     begin_decoder,
     check_audio_prompt,
+    check_for_encoder,
     find_decoder_start,
     hear,
 )
@@ -37,6 +41,7 @@ from foreword.types import (
     Conversation,
     EncoderDecoderInput,
     EngineInput,
+    ModelAssets,
     RenderedText,
     Tokenizer,
     TokenSequence,
@@ -57,6 +62,9 @@ class Stations(Protocol):
 
     @property
     def media(self) -> MediaModel: ...
+
+    @property
+    def assets(self) -> ModelAssets: ...
 
     def tools_of(self, request: ChatBody) -> list[dict[str, Any]] | None: ...
 
@@ -99,7 +107,12 @@ class Stations(Protocol):
     ) -> TokenSequence: ...
 
     def to_expanded(
-        self, tokens: TokenSequence, rendered: RenderedText | None, items: Sequence[MediaItem]
+        self,
+        tokens: TokenSequence,
+        rendered: RenderedText | None,
+        items: Sequence[MediaItem],
+        *,
+        scope: str = "",
     ) -> TokenSequence: ...
 
     def to_engine_input(
@@ -110,6 +123,15 @@ class Stations(Protocol):
         rendered: RenderedText | None = None,
         with_assistant_mask: bool = False,
     ) -> EngineInput: ...
+
+
+def check_kind(request: object, config: Mapping[str, Any]) -> None:
+    """Refuse a request to generate that is made for the other kind of model.
+
+    Raises: `UnsupportedFeature`.
+    """
+    if isinstance(request, ChatCompletionRequest | CompletionRequest | EncoderDecoderRequest):
+        check_for_encoder(config, is_wanted=isinstance(request, EncoderDecoderRequest))
 
 
 def chat_line(
@@ -127,6 +149,7 @@ def chat_line(
     `tenant` is whose request it is: uuids of media are its own. Ids that an earlier leg forwards
     (`kv_transfer_params.prompt_token_ids`) join it as tokens.
     """
+    check_kind(request, stations.assets.config)
     laps = Laps()
     params = stations.chat_tokenize_params(request)
     reused = reused_token_ids(request)
@@ -160,7 +183,8 @@ def chat_line(
     laps.lap("tokenize")
     tokens = unexpanded
     if items:
-        tokens = stations.to_expanded(unexpanded, rendered, items)
+        with _naming_items(conversation):
+            tokens = stations.to_expanded(unexpanded, rendered, items, scope=salt or "")
         laps.lap("expand")
     engine_input = stations.to_engine_input(
         tokens, params, rendered=rendered, with_assistant_mask=with_mask
@@ -228,7 +252,8 @@ def read_natively(
     laps.lap("tokenize")
     if items:
         mistral.check_places(conversation, tokens)
-        tokens = stations.to_expanded(tokens, None, items)
+        with _naming_items(conversation):
+            tokens = stations.to_expanded(tokens, None, items)
         laps.lap("expand")
     return NativeChat(conversation, items, tokens)
 
@@ -259,6 +284,18 @@ def _find_items(
     refuse_media_fields(request)
     scope = uuid_namespace(tenant, cache_salt_of(request))
     return stations.to_items(conversation, media, scope=scope)
+
+
+@contextmanager
+def _naming_items(conversation: Conversation) -> Iterator[None]:
+    """Have an error about one item say which part of the request it is."""
+    try:
+        yield
+    except RequestError as error:
+        index = error.details.get("index")
+        if index is not None and error.param in (None, "messages"):
+            error.param = conversation.media[index].path
+        raise
 
 
 def _reused_line(
@@ -298,6 +335,7 @@ def prompt_line(
     with_offsets: bool = False,
 ) -> Trace:
     """Take one prompt of a completion, or of an input to embed, down the line."""
+    check_kind(request, stations.assets.config)
     laps, params = Laps(), stations.tokenize_params(request)
     salt, param = request.cache_salt, request.prompt_param
     if isinstance(prompt, str):
@@ -333,6 +371,7 @@ def prompt_lines(stations: Stations, request: PromptBody) -> list[Trace]:
     """
     if request.num_prompts == 1:
         return [prompt_line(stations, request.prompts[0], request)]
+    check_kind(request, stations.assets.config)
     stations.tokenize_params(request)  # what concerns them all is no single prompt's fault
     lines: list[Trace] = []
     for place, prompt in enumerate(request.prompts):

@@ -35,7 +35,8 @@ from foreword.sampling import default_sampling_params
 from foreword.stages.template import select_template
 from foreword.templating import compile_template
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
-from foreword.tokenizer.load import get_tokenizer
+from foreword.tokenizer.kimi_audio import KimiAudioTokenizer
+from foreword.tokenizer.load import get_tokenizer, resolve_tokenizer_args
 from foreword.tokenizer.own_code import OwnCodeTokenizer
 from foreword.tokenizer.segmented import DEFAULT_MAX_UNCUT_CHARS, SegmentedTokenizer
 from foreword.tokenizer.state import DEFAULT_MEMO_BYTES
@@ -80,7 +81,7 @@ def load(
     assets = load_assets(
         os.fspath(model), revision=revision, offline=offline, with_code=trust_remote_code
     )
-    if tokenizer_mode == "kimi_audio":
+    if resolve_tokenizer_args(assets, mode=tokenizer_mode).mode == "kimi_audio":
         assets = _without_templates(assets)
     length = explain_max_model_len(
         assets, requested=requested, runner=runner, allow_longer=allow_longer
@@ -185,6 +186,8 @@ def _load_reference(assets: ModelAssets, runner: RunnerType, choice: _TokenizerC
 
 def _with_cuts(reference: Tokenizer, choice: _TokenizerChoice) -> Tokenizer:
     """Return the tokenizer in service: the reference, cut and remembered where it can be."""
+    if isinstance(reference, OwnCodeTokenizer | KimiAudioTokenizer):
+        return replace(reference, max_uncut_chars=choice.max_uncut_chars)  # never cut
     if not isinstance(reference, HuggingFaceTokenizer):
         return reference
     return SegmentedTokenizer.over(

@@ -77,6 +77,9 @@ class MediaOptions:
         check_choice("placeholder_text", self.placeholder_text, ("text", "refuse"))
         check_kind("limits", self.limits, (MediaLimits,), "MediaLimits")
         check_kind("naming", self.naming, (MediaNaming,), "MediaNaming")
+        keys = self.tolerated_keys
+        if not isinstance(keys, tuple) or not all(isinstance(key, str) and key for key in keys):
+            raise _refused("tolerated_keys", keys, "must be a tuple of names that are not empty")
         check_kind("max_items", self.max_items, (Mapping,), "a mapping")
         for modality, limit in self.max_items.items():
             check_choice("max_items", modality, ("image", "audio", "video"))

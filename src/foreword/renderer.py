@@ -13,14 +13,14 @@ from typing import Any, Literal, TypeVar, cast
 
 from foreword import engine_request
 from foreword.blocks import BlockHashes
-from foreword.chat.marks import keep_spelled_as_text
 from foreword.engines.vllm_content_parts import with_content_parts
 from foreword.engines.vllm_generate import GenerateRequest, make_request_id
 from foreword.errors import InvalidRequest, UnknownModel
-from foreword.formats import find_chat_format
+from foreword.formats import find_chat_format, template_hint
 from foreword.formats import requests as native
 from foreword.line import (
     chat_line,
+    check_kind,
     encoder_decoder_line,
     native_conversation,
     prompt_line,
@@ -28,7 +28,7 @@ from foreword.line import (
 )
 from foreword.media.items import MediaItem
 from foreword.media.model import MediaModel
-from foreword.options import RendererOptions
+from foreword.options import RendererOptions, check_choice
 from foreword.params import ChatParams, TokenizeParams
 from foreword.protocols.bodies import Body, ChatBody, PromptBody, kind_of
 from foreword.protocols.chat_completions import ChatCompletionRequest
@@ -47,9 +47,8 @@ from foreword.sampling import SamplingParams
 from foreword.score_line import score_lines
 from foreword.stages.budget import apply_budget
 from foreword.stages.conversation import parse_conversation
-from foreword.stages.encoder_decoder import check_for_encoder
 from foreword.stages.media import expand_items
-from foreword.stages.media_items import find_items, media_forms, media_tokens
+from foreword.stages.media_items import find_items, keep_typed, media_forms, media_tokens
 from foreword.stages.template import render_conversation, select_template
 from foreword.stages.tokenization import tokenize_ids, tokenize_text
 from foreword.templating import CompiledTemplate, compile_template
@@ -124,6 +123,7 @@ class Renderer:
             chat = request
         else:
             chat = self.decode(request, ChatCompletionRequest)
+        check_kind(chat, self.assets.config)
         if self.chat_format is not None:
             return ()
         if self.chat_tokenizer is not None:
@@ -180,6 +180,7 @@ class Renderer:
         `media_as` "features" the ids are expanded, for an engine that holds the items; with
         "content_parts" it gets the items, and expands them itself.
         """
+        check_choice("media_as", media_as, ("features", "content_parts"))
         if (kind or kind_of(request, max_bytes=self.options.max_body_bytes)) == "chat":
             chat = self.decode(request, ChatCompletionRequest)
             line = self.chat_line(chat, media=media)
@@ -259,9 +260,7 @@ class Renderer:
         names, name = self.options.served_model_names, getattr(decoded, "model", None)
         if names and name is not None and name not in names:
             raise UnknownModel(name=name, available=names)
-        if isinstance(decoded, ChatCompletionRequest | CompletionRequest | EncoderDecoderRequest):
-            is_wanted = isinstance(decoded, EncoderDecoderRequest)
-            check_for_encoder(self.assets.config, is_wanted=is_wanted)
+        check_kind(decoded, self.assets.config)
         return decoded
 
     def to_conversation(
@@ -295,10 +294,7 @@ class Renderer:
         *,
         scope: str = "",
     ) -> tuple[MediaItem, ...]:
-        """The items of a conversation's media: those given, or those that stand in data: URLs.
-
-        `scope` keeps the uuids of different clients apart.
-        """
+        """The items given, or those in data: URLs; `scope` keeps clients' uuids apart."""
         return find_items(conversation, media, self.options.media, scope=scope)
 
     def to_text(
@@ -316,12 +312,7 @@ class Renderer:
             special_tokens=self.tokenizer.info.special_tokens,
             limits=self.options.template_limits,
         )
-        if not rendered.slots:
-            return rendered
-        may_spell = self.options.media.placeholder_text == "text"
-        return keep_spelled_as_text(
-            rendered, media_tokens(self.media, self.tokenizer).reserved(), may_spell=may_spell
-        )
+        return keep_typed(rendered, self.media, self.tokenizer, self.options.media)
 
     def to_tokens(
         self,
@@ -343,10 +334,16 @@ class Renderer:
         )
 
     def to_expanded(
-        self, tokens: TokenSequence, rendered: RenderedText | None, items: Sequence[MediaItem]
+        self,
+        tokens: TokenSequence,
+        rendered: RenderedText | None,
+        items: Sequence[MediaItem],
+        *,
+        scope: str = "",
     ) -> TokenSequence:
         """Station 3, with media: every item's placeholder replaced by its tokens."""
-        return expand_items(tokens, rendered, items, media_tokens(self.media, self.tokenizer))
+        media = media_tokens(self.media, self.tokenizer)
+        return expand_items(tokens, rendered, items, media, self.tokenizer, scope=scope)
 
     def to_engine_input(
         self,
@@ -381,6 +378,7 @@ class Renderer:
             has_tools=has_tools,
             requested=requested,
             override=self.options.chat_template,
+            hint=template_hint(self.assets.config),
         )
         is_own = requested is not None and requested not in self.assets.chat_templates
         return compile_template(source, is_requested=is_own)

@@ -11,7 +11,7 @@ import pytest
 import foreword
 from foreword.assets.gguf import choose_gguf
 from foreword.assets.load import load_assets
-from foreword.errors import AssetsInvalid
+from foreword.errors import AssetsInvalid, UnsupportedFeature
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tokenizer"))
 from vocabulary_makers import byte_level_pairs, gguf_bytes
@@ -71,3 +71,54 @@ def test_the_fingerprint_follows_the_header_and_not_the_tensors(tmp_path: Path) 
         (tmp_path / "m.gguf").write_bytes(gguf_bytes({**pairs, **changes}, tensors=tensors))
         prints.append(foreword.load(str(tmp_path / "m.gguf")).assets.fingerprint)
     assert prints[0] == prints[1] != prints[2]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "model_type"),
+    [
+        ("gpt-oss", None, "gpt_oss"),
+        ("qwen2moe", None, "qwen2_moe"),
+        ("qwen3moe", None, "qwen3_moe"),
+        ("minimax-m2", None, "minimax_m2"),
+        ("gemma3", "Gemma 3", "gemma3_text"),
+        ("gemma4", None, "gemma4_text"),
+        ("llama", "Mistral 7B", "mistral"),
+        ("llama", "Llama 3.1", "llama"),
+        ("t5", "flan", "t5"),
+        ("t5", "UMT5 xxl", "umt5"),
+        ("qwen3", None, "qwen3"),
+        ("nobody-knows", None, "nobody-knows"),
+    ],
+)
+def test_an_architecture_is_told_by_its_model_type(
+    tmp_path: Path, architecture: str, name: str | None, model_type: str
+) -> None:
+    changes: dict[str, Any] = {"general.architecture": architecture}
+    if name is not None:
+        changes["general.name"] = name
+    changes[f"{architecture}.context_length"] = 64
+    config = load_assets(str(write(tmp_path, **changes))).config
+    assert (config["model_type"], config["max_position_embeddings"]) == (model_type, 64)
+
+
+def test_gpt_oss_speaks_harmony_from_a_gguf_file_too(tmp_path: Path) -> None:
+    changes = {"general.architecture": "gpt-oss", "gpt-oss.context_length": 4096}
+    renderer = foreword.load(str(write(tmp_path, **changes)))
+    assert renderer.chat_format is not None
+    assert renderer.chat_format.name == "harmony"
+
+
+def test_a_decoders_start_is_read_from_the_header(tmp_path: Path) -> None:
+    changes = {"general.architecture": "t5", "t5.context_length": 64}
+    changes["t5.decoder_start_token_id"] = 7
+    renderer = foreword.load(str(write(tmp_path, **changes)))
+    made = renderer.render_encoder_decoder({"encoder_prompt": [1, 2]})
+    assert (list(made.encoder.token_ids), list(made.decoder.token_ids)) == ([1, 2], [7])
+
+
+def test_an_encoder_alone_has_no_decoder(tmp_path: Path) -> None:
+    changes = {"general.architecture": "t5encoder", "t5encoder.context_length": 64}
+    renderer = foreword.load(str(write(tmp_path, **changes)), runner="pooling")
+    assert renderer.assets.config["model_type"] == "t5"
+    with pytest.raises(UnsupportedFeature, match="no encoder"):
+        renderer.render_encoder_decoder({"encoder_prompt": [1]})

@@ -99,3 +99,16 @@ def test_inspect_tells_the_family(model: str, capsys: pytest.CaptureFixture[str]
     media = json.loads(out)["media"]
     assert media["family"] == "qwen3_vl"
     assert media["modalities"]["image"]["constants"]["patch_size"] == 16
+
+
+def test_a_key_can_be_tolerated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    processor = {**QWEN_FILES["preprocessor_config.json"], "novel_rule": 7}
+    files = {**QWEN_FILES, "preprocessor_config.json": processor}
+    write_model(tmp_path, files, byte_level(QWEN_TOKENS), CHATML)
+    code, _, err = run(capsys, "count-image", "--model", str(tmp_path), "84x84")
+    assert code == 2
+    assert "novel_rule" in err
+    assert "--media-tolerated-key" in err
+    known = ("--media-tolerated-key", "novel_rule")
+    code, out, _ = run(capsys, "count-image", "--model", str(tmp_path), "84x84", *known)
+    assert (code, out) == (0, "9\n")

@@ -63,3 +63,18 @@ def test_pairs_to_be_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_bodies_are_told_apart_by_their_keys(body: dict[str, Any], expected: str | None) -> None:
     assert two_prompts_of(body) == expected
     assert two_prompts_of(json.dumps(body)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "words"), [({"input": "a"}, "--runner pooling"), ({}, "prompt is empty")]
+)
+def test_an_input_to_embed_is_told_the_runner(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], body: Any, words: str
+) -> None:
+    code, _, said = render(tmp_path, capsys, body, {})
+    assert code == 2
+    assert words in said
+    # Beside a prompt it is a field that nobody knows.
+    code, made, _ = render(tmp_path, capsys, {"prompt": "a", "max_tokens": 2, **body}, {})
+    assert code == 0
+    assert made["token_ids"]

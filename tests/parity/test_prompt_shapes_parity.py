@@ -9,6 +9,13 @@ from typing import Any
 import pytest
 
 import foreword
+from foreword.tokenizer.class_table import (
+    CLASS_ALIASES,
+    CLASS_BY_MODEL_TYPE,
+    MODEL_OF_CLASS,
+    PYTHON_CLASSES,
+    TYPED_CLASSES,
+)
 from foreword.tokenizer.trajectory_tokens import SPECIAL
 
 transformers = pytest.importorskip("transformers", reason="needs the parity group")
@@ -77,3 +84,47 @@ def test_pairs_of_texts(side: Any, tmp_path: Path) -> None:
         (cut,) = ours.render_scoring({**body, "truncate_prompt_tokens": limit})
         expected = theirs(first, second, truncation=True, max_length=limit)["input_ids"]
         assert list(cut.token_ids) == expected
+
+
+@pytest.mark.witness(
+    family="prompt:pooling",
+    what="ids of pairs with Qwen 3, Gemma 3 and Llama 3.1, whose classes give no token types",
+    against="transformers 5.20",
+)
+@pytest.mark.skipif(not QWEN.is_dir(), reason="no private data folder beside the checkout")
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("qwen3", [64, 65]),
+        ("gemma3", [2, 236746, 2, 236763]),
+        ("llama3_1", [128000, 64, 128000, 65]),
+    ],
+)
+def test_pairs_of_models_without_token_types(name: str, expected: list[int]) -> None:
+    theirs: Any = transformers.AutoTokenizer.from_pretrained(DATA / "models" / name)
+    ours = foreword.load(DATA / "models" / name, runner="pooling")
+    for first, second in (("a", "b"), ("a b ", " Größe\n"), ("中文", "<|im_end|> x")):
+        (made,) = ours.render_scoring({"query": first, "documents": [second]})
+        told = theirs(first, second)
+        assert list(made.token_ids) == told["input_ids"]
+        assert "token_type_ids" not in told
+    (made,) = ours.render_scoring({"query": "a", "documents": "b"})
+    assert list(made.token_ids) == expected
+
+
+def test_which_classes_give_token_types() -> None:
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    known = {*MODEL_OF_CLASS, *CLASS_ALIASES, *PYTHON_CLASSES, *CLASS_BY_MODEL_TYPE.values()}
+    for name in sorted(known):
+        theirs: Any = tokenizer_class_from_name(name)
+        try:
+            names = getattr(theirs, "model_input_names", None)
+        except ImportError:  # it needs packages of its own
+            continue
+        if names is None:
+            continue
+        typed = CLASS_ALIASES.get(name, name) in TYPED_CLASSES
+        assert ("token_type_ids" in names) == typed, name
+        if name in CLASS_ALIASES:
+            assert theirs.__name__ == CLASS_ALIASES[name]

@@ -109,12 +109,14 @@ def as_tuple(value: Any) -> Any:
 
 def test_sampling_parameters_mean_the_same() -> None:
     from vllm import sampling_params as theirs
+    from vllm.v1.structured_output.utils import choice_as_grammar
 
     rng = random.Random(1)
     for _ in range(500):
         values = random_values(rng)
         kind = rng.randrange(3)
-        constraint = rng.choice([None, {"json": {"type": "object"}}, {"choice": ["a", "b"]}])
+        texts = ["".join(map(chr, rng.choices(range(0x90), k=9))) for _ in range(3)]
+        constraint = rng.choice([None, {"json": {"type": "object"}}, {"choice": texts}])
         repetition = rng.choice([None, {"max_pattern_size": 3, "min_count": 2}])
         ours = SamplingParams(
             **{name: as_tuple(value) for name, value in values.items()},
@@ -140,6 +142,11 @@ def test_sampling_parameters_mean_the_same() -> None:
         expected._bad_words_token_ids = [[1, 2], [3]]
         if expected.structured_outputs is not None:
             expected.structured_outputs._backend = "xgrammar"
+            expected.structured_outputs._backend_was_auto = True
+            if expected.structured_outputs.choice:
+                grammar = choice_as_grammar(expected.structured_outputs.choice)
+                expected.structured_outputs.choice = None
+                expected.structured_outputs.grammar = grammar
         prompt = EngineInput(token_ids=array("I", [1]))
         got = decode(CORE.request(prompt, request_id="r", params=ours)).sampling_params
         assert fields_of(got) == fields_of(expected)

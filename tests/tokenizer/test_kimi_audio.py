@@ -106,3 +106,20 @@ def test_a_missing_or_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "tiktoken.model").write_bytes(b"nonsense")
     with pytest.raises(AssetsInvalid, match=r"tiktoken\.model"):
         load(tmp_path)
+
+
+def test_a_longer_text_than_one_call_may_have_is_refused(tmp_path: Path) -> None:
+    renderer = load(write(tmp_path), max_uncut_chars=7)
+    assert renderer.tokenize({"prompt": "a b c d"}).count > 0
+    with pytest.raises(InvalidRequest, match=r"8 characters .* at most 7"):
+        renderer.tokenize({"prompt": "a b c d "})
+
+
+def test_the_architecture_asks_for_this_mode(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    config = {"max_position_embeddings": 512, "architectures": ["MoonshotKimiaForCausalLM"]}
+    (folder / "config.json").write_text(json.dumps(config))
+    renderer = foreword.load(folder)
+    assert renderer.tokenizer.info.mode == "kimi_audio"
+    with pytest.raises(ChatTemplateMissing):  # the model's own template is not read
+        renderer.render_chat({"messages": [{"role": "user", "content": "a"}]})

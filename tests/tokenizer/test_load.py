@@ -45,6 +45,60 @@ def test_auto_is_mistral_only_for_mistral_weights_and_vocabulary(
 
 
 @pytest.mark.parametrize(
+    ("architecture", "mode"),
+    [
+        ("Alpamayo2Super", "alpamayo2_super"),
+        ("MoonshotKimiaForCausalLM", "kimi_audio"),
+        ("KimiK3ForConditionalGeneration", "kimi_k3"),
+        ("DeepseekV32ForCausalLM", "deepseek_v32"),
+        ("DeepseekV4ForCausalLM", "deepseek_v4"),
+        ("DeepseekV4ForConditionalGeneration", "deepseek_v4"),
+        ("DeepseekV41ForCausalLM", "deepseek_v41"),
+        ("InklingForCausalLM", "inkling"),
+        ("InklingForConditionalGeneration", "inkling"),
+        ("DeepseekV3ForCausalLM", "hf"),
+        ("Qwen3ForCausalLM", "hf"),
+    ],
+)
+def test_auto_is_what_the_architecture_asks_for(architecture: str, mode: str) -> None:
+    assets = replace(with_files("tokenizer.json"), config={"architectures": [architecture]})
+    assert resolve_tokenizer_args(assets).mode == mode
+    # Before Mistral's own files are looked for; and never where a mode is given.
+    mistral = replace(assets, file_names=frozenset({"tekken.json", "consolidated.safetensors"}))
+    assert resolve_tokenizer_args(mistral).mode == ("mistral" if mode == "hf" else mode)
+    assert resolve_tokenizer_args(assets, mode="hf").mode == "hf"
+
+
+@pytest.mark.parametrize("given", [None, [], [None], {"a": 1}, 3, ["DeepseekV3ForCausalLM"]])
+def test_architectures_that_say_nothing_change_nothing(given: object) -> None:
+    assets = replace(with_files("tokenizer.json"), config={"architectures": given})
+    assert resolve_tokenizer_args(assets).mode == "hf"
+
+
+def test_models_that_share_a_name_do_not_share_a_mode() -> None:
+    first = replace(with_files(), config={"architectures": ["Alpamayo2Super"]})
+    second = replace(with_files(), config={"architectures": ["Qwen3ForCausalLM"]})
+    modes = [resolve_tokenizer_args(assets).mode for assets in (first, second)]
+    assert modes == ["alpamayo2_super", "hf"]
+
+
+def test_upper_case_in_a_mode_does_not_matter() -> None:
+    for given, mode in (("HF", "hf"), ("Auto", "hf"), ("DeepSeek_V4", "deepseek_v4")):
+        assert resolve_tokenizer_args(with_files("tokenizer.json"), mode=given).mode == mode
+    registry = TokenizerRegistry()
+    registry.register("Own", "m", "C")
+    assert registry.row("own") == ("m", "C")
+
+
+def test_an_architecture_whose_mode_is_not_built_is_refused_by_name() -> None:
+    built = small.assets(small.byte_level().to_str().encode())
+    config = {**built.config, "architectures": ["KimiK3ForConditionalGeneration"]}
+    with pytest.raises(UnsupportedFeature, match=r"kimi_k3.*encoding_k3\.py.*mode 'hf'"):
+        get_tokenizer(replace(built, config=config))
+    assert get_tokenizer(replace(built, config=config), mode="hf").info.mode == "hf"
+
+
+@pytest.mark.parametrize(
     ("runner", "side"), [("generate", "left"), ("draft", "left"), ("pooling", "right")]
 )
 def test_the_default_side_follows_the_runner(runner: RunnerType, side: str) -> None:
@@ -99,7 +153,7 @@ def test_a_mode_that_is_not_built_is_said() -> None:
 def test_a_slow_tokenizer_names_its_files_and_the_way_out() -> None:
     with pytest.raises(AssetsInvalid, match=r"tokenizer.json: missing.*vocab\.txt.*Convert"):
         get_tokenizer(with_files("vocab.txt", "config.json"))
-    with pytest.raises(AssetsInvalid, match=r"tekken\.json.*mode 'mistral'"):
+    with pytest.raises(AssetsInvalid, match=r"tekken\.json.*--tokenizer-mode mistral"):
         get_tokenizer(with_files("tekken.json"))
 
 

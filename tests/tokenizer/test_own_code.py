@@ -21,6 +21,11 @@ import foreword
 from foreword.errors import AssetsInvalid, InvalidRequest, InvalidTokenIds, UnsupportedFeature
 from foreword.tokenizer.own_code import OwnCodeTokenizer
 
+
+def panic_class() -> type[BaseException]:
+    return type("PanicException", (BaseException,), {})
+
+
 WORDS = ["<s>", "</s>", "one", "two", "three"]
 BOS, EOS, ONE, TWO, THREE = range(5)
 TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
@@ -177,6 +182,44 @@ def test_code_that_fails_is_the_models_fault_and_tells_no_prompt(
     assert "prompt must not" not in caught.value.message
     # What was lent came back.
     assert renderer.render_cmpl({"prompt": "one"})
+
+
+@pytest.mark.parametrize("failure", [SystemExit(3), panic_class()("a prompt")])
+def test_code_that_would_end_the_process_does_not(
+    folder: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    renderer = foreword.load(folder, trust_remote_code=True)
+
+    def fail(*_: object, **__: object) -> Any:
+        raise failure
+
+    for name, call in (
+        ("__call__", lambda: renderer.render_cmpl({"prompt": "two", "max_tokens": 4})),
+        ("decode", lambda: renderer.detokenize({"tokens": [TWO]})),
+        ("convert_ids_to_tokens", lambda: renderer.tokenizer.id_to_token(TWO)),
+        ("get_vocab", lambda: renderer.tokenizer.token_to_id("two")),
+        ("get_vocab", lambda: foreword.load(_changed(folder), trust_remote_code=True)),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(Words, name, fail)
+            with pytest.raises(AssetsInvalid, match="failed") as caught:
+                call()
+        assert "a prompt" not in caught.value.message
+    assert renderer.detokenize({"tokens": [TWO]}).prompt == "two"
+
+
+def _changed(folder: Path) -> Path:
+    (folder / "vocab.txt").write_text("changed")  # else the tokenizer that is loaded is given
+    return folder
+
+
+def test_a_longer_text_than_one_call_may_have_is_refused(folder: Path, asked: list[Any]) -> None:
+    renderer = foreword.load(folder, trust_remote_code=True, max_uncut_chars=7)
+    assert renderer.tokenize({"prompt": "two two"}).count == 4
+    with pytest.raises(InvalidRequest, match=r"8 characters .* at most 7"):
+        renderer.tokenize({"prompt": "two two "})
+    free = foreword.load(folder, trust_remote_code=True, max_uncut_chars=None)
+    assert free.tokenize({"prompt": "two two "}).count == 4
 
 
 def test_what_no_tokenizer_takes_is_refused(folder: Path, asked: list[Any]) -> None:

@@ -6,11 +6,15 @@ import json
 import pickle
 import random
 import re
+import sys
 import threading
 from array import array
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import small_models as small
 
 from foreword import demo
 from foreword.assets.load import load_assets
@@ -271,3 +275,25 @@ def test_a_copy_starts_with_nothing_remembered(reference: HuggingFaceTokenizer) 
     assert copy.encode(text, add_special_tokens=False).token_ids == (
         tokenizer.encode(text, add_special_tokens=False).token_ids
     )
+
+
+def test_offsets_where_a_normalizer_prepends_before_bytes() -> None:
+    # The prepended space may be one token with the first byte of a character that has several.
+    file = json.loads(small.byte_level(special=()).to_str())
+    file["normalizer"] = {"type": "Prepend", "prepend": " "}
+    file["pre_tokenizer"] = {
+        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True,
+    }  # fmt: skip
+    vocab, merges = file["model"]["vocab"], file["model"]["merges"]
+    for left, right in (("Ġ", "Ä"), ("Ġ", "Ç"), ("Ġ", "Ò")):  # a space and a first byte
+        vocab.setdefault(left + right, max(vocab.values()) + 1)
+        merges.insert(0, [left, right])
+    reference = get_tokenizer(small.assets(json.dumps(file).encode()))
+    assert isinstance(reference, HuggingFaceTokenizer)
+    tokenizer = SegmentedTokenizer.over(reference)
+    assert tokenizer.rules.kind != "none"
+    for unit in (" Ġ}", " Ģx", " ǿ.", " Ұa"):
+        made = tokenizer.encode(unit * 2500, add_special_tokens=False, with_offsets=True)
+        true = reference.encode(unit * 2500, add_special_tokens=False, with_offsets=True)
+        assert made.token_ids == true.token_ids
+        assert made.offsets == true.offsets

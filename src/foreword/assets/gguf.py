@@ -21,6 +21,20 @@ DIGEST_KEY = "gguf_header_sha256"
 
 _SHARD = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 _TEMPLATE = "tokenizer.chat_template"
+# Source: transformers 5.20, which reads the same headers; a GGUF file holds the text part alone.
+_MODEL_TYPES = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "gpt-oss": "gpt_oss",
+    "minimax-m2": "minimax_m2",
+    "qwen2moe": "qwen2_moe",
+    "qwen3moe": "qwen3_moe",
+    "t5encoder": "t5",
+}
+_ENCODERS = frozenset({"t5encoder"})
+"""Architectures of the encoder alone, whose model type stands for both halves."""
+_NAMED = {("llama", "mistral"): "mistral", ("t5", "umt5"): "umt5", ("t5encoder", "umt5"): "umt5"}
+"""Model types that only the model's name tells from others of the architecture."""
 _ROLES = {
     "bos_token": "bos_token_id",
     "eos_token": "eos_token_id",
@@ -94,10 +108,22 @@ def _templates(values: Mapping[str, Any]) -> dict[str, str]:
 def _config(values: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
     architecture = values.get("general.architecture")
     said = {
-        "model_type": architecture,
+        "model_type": _model_type(architecture, values.get("general.name")),
+        "is_encoder_decoder": False if architecture in _ENCODERS else None,
+        "decoder_start_token_id": values.get(f"{architecture}.decoder_start_token_id"),
         "vocab_size": vocab_size,
         "max_position_embeddings": values.get(f"{architecture}.context_length"),
         "bos_token_id": values.get("tokenizer.ggml.bos_token_id"),
         "eos_token_id": values.get("tokenizer.ggml.eos_token_id"),
     }
     return {key: value for key, value in said.items() if value is not None}
+
+
+def _model_type(architecture: object, name: object) -> object:
+    """Return what a config.json would call the architecture; an unknown one keeps its name."""
+    if not isinstance(architecture, str):
+        return None
+    for (of, part), model_type in _NAMED.items():
+        if architecture == of and part in str(name or "").lower():
+            return model_type
+    return _MODEL_TYPES.get(architecture, architecture)

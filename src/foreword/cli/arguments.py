@@ -126,6 +126,14 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="render with a chat template that the request brings",
     )
+    group.add_argument(
+        "--media-tolerated-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key of the processor's files that is known not to change token counts; may be given"
+        " several times",
+    )
     group.add_argument("--offline", action="store_true", help="ask no hub; use what is cached")
 
 

@@ -13,6 +13,7 @@ from foreword.assets.context_length import parse_max_model_len
 from foreword.cli.inputs import MAX_BODY_BYTES, read_text
 from foreword.errors import InvalidRequest
 from foreword.loader import load
+from foreword.options import MediaOptions
 from foreword.renderer import Renderer
 
 _TEMPLATE_CHARS = frozenset("{}\n")
@@ -37,6 +38,7 @@ def load_renderer(options: Namespace, warn: Callable[[str], None] | None = None)
         offline=True if options.offline else None,
         trust_request_chat_template=options.trust_request_chat_template,
         max_body_bytes=MAX_BODY_BYTES,
+        media=MediaOptions(tolerated_keys=tuple(options.media_tolerated_key)),
     )
     if warn is not None:
         for warning in (*renderer.assets.warnings, *_engine_warnings(renderer, options)):

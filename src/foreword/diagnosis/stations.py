@@ -247,10 +247,10 @@ class _Steps:
         conversation = self.renderer.to_conversation(request, chat_params, template)
         self.reached["conversation"] = conversation
         self._arrive("conversation")
-        self._enter("text")
         if conversation.media:
             scope = request.cache_salt or ""
             self.reached["items"] = self.renderer.to_items(conversation, scope=scope)
+        self._enter("text")
         self.reached["rendered"] = self.renderer.to_text(conversation, template)
         self.wants_mask = chat_params.return_assistant_mask
 
@@ -274,7 +274,7 @@ class _Steps:
         items = self.reached.get("items")
         if items:
             self.reached["unexpanded"] = tokens
-            tokens = self.renderer.to_expanded(tokens, rendered, items)
+            tokens = self.renderer.to_expanded(tokens, rendered, items, scope=scope)
         self.reached["tokens"] = tokens
 
     def _decide(self, params: TokenizeParams, request: _Request) -> None:

@@ -16,7 +16,7 @@ from foreword.formats.harmony import Harmony
 from foreword.formats.inkling import Inkling
 from foreword.types import ChatFormat
 
-__all__ = ["BY_MODE", "BY_MODEL_TYPE", "BY_VOCABULARY", "find_chat_format"]
+__all__ = ["BY_MODE", "BY_MODEL_TYPE", "BY_VOCABULARY", "find_chat_format", "template_hint"]
 
 BY_MODE: Mapping[str, Callable[[], ChatFormat]] = {
     "deepseek_v32": DeepSeekV32,
@@ -34,6 +34,21 @@ BY_MODEL_TYPE: Mapping[str, Callable[[str | None], ChatFormat]] = {
     "gpt_oss": lambda start_date: Harmony(start_date=start_date),
 }
 """`model_type` of config.json → format, given the date to tell the model."""
+
+
+_FAMILIES = {"deepseek": tuple(BY_MODE), "inkling": tuple(BY_VOCABULARY)}
+
+
+def template_hint(config: Mapping[str, Any]) -> str:
+    """Return which tokenizer modes may render the chats of a model that brings no template."""
+    model_type = str(config.get("model_type") or "")
+    modes = next((m for family, m in _FAMILIES.items() if model_type.startswith(family)), ())
+    if not modes:
+        return ""
+    return (
+        "Models of this family whose chats are code, not a template, need their tokenizer mode:"
+        f" --tokenizer-mode (tokenizer_mode=) {' or '.join(modes)}."
+    )
 
 
 def find_chat_format(

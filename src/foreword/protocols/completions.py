@@ -33,6 +33,8 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
 
     prompt: Any = None
     prompt_embeds: Any = None
+    encoder_prompt: Any = None
+    input: Any = None
     suffix: str | None = None
     logprobs: Int64 | None = None
     max_tokens: Int64 | None = DEFAULT_MAX_TOKENS
@@ -42,6 +44,7 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
         check_generation_fields(self)
         _check_logprobs(self)
         _check_unsupported(self)
+        _check_other_shape(self)
         if self.max_tokens is None:
             force_setattr(self, "max_tokens", DEFAULT_MAX_TOKENS)
         force_setattr(self, "prompt", parse_prompts(self.prompt, "prompt"))
@@ -92,6 +95,26 @@ def _check_unsupported(request: CompletionRequest) -> None:
             feature="prompt_embeds",
             remedy="Send the prompt as text or token ids.",
             param="prompt_embeds",
+        )
+
+
+def _check_other_shape(request: CompletionRequest) -> None:
+    """Tell a body of another kind its way; beside a prompt its fields are overlooked, as any."""
+    if request.prompt is not None:
+        return
+    if request.input is not None:
+        raise InvalidRequest(
+            "input belongs to an embedding or pooling request, which is rendered by a model loaded"
+            " with runner 'pooling' (--runner pooling), with Renderer.render_pooling or `foreword"
+            " render`; no HTTP route takes it. A completion brings prompt.",
+            param="input",
+        )
+    if request.encoder_prompt is not None:
+        raise UnsupportedFeature(
+            feature="encoder_prompt in a completion",
+            remedy="Use Renderer.render_encoder_decoder, or `foreword render`; no HTTP route takes"
+            " it.",
+            param="encoder_prompt",
         )
 
 

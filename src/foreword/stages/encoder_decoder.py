@@ -66,7 +66,8 @@ def has_encoder(config: Mapping[str, Any]) -> bool:
     text = config.get("text_config")
     parts = [config, text] if isinstance(text, Mapping) else [config]
     for part in parts:
-        default = part.get("model_type") in _START_BY_MODEL_TYPE
+        model_type = part.get("model_type")
+        default = isinstance(model_type, str) and model_type in _START_BY_MODEL_TYPE
         if part.get("is_encoder_decoder", default) is True:
             return True
     return False
@@ -80,8 +81,9 @@ def check_for_encoder(config: Mapping[str, Any], *, is_wanted: bool) -> None:
     if has_encoder(config) and not is_wanted:
         raise UnsupportedFeature(
             feature="one prompt for a model with an encoder and a decoder",
-            remedy="Render it with render_encoder_decoder (encoder_prompt, decoder_prompt), or load"
-            " the model with runner 'pooling' when its encoder alone is used.",
+            remedy="No HTTP route renders its two prompts: use Renderer.render_encoder_decoder or"
+            " `foreword render` (encoder_prompt, decoder_prompt); where its encoder alone is used,"
+            " load it with runner 'pooling' and send input.",
         )
     if is_wanted and not has_encoder(config):
         raise UnsupportedFeature(

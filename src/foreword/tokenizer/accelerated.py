@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 
 from foreword.tokenizer.admission_corpus import AdmissionText, admission_texts, long_texts
+from foreword.tokenizer.panics import without_panic
 from foreword.types import TokenIds
 
 EncodeBatch = Callable[[Sequence[str]], list[TokenIds]]
@@ -84,7 +85,7 @@ class FastokensEngine:
         return [
             array(
                 "I",
-                _without_panic(
+                without_panic(
                     self.tokenizer.encode_batch_flat,
                     [text],
                     split_special_tokens=self.splits_special_tokens,
@@ -126,20 +127,10 @@ def load_fastokens(tokenizer: Tokenizer) -> EngineChoice:
 
 
 def _build(fastokens: Any, json_text: str) -> Any:
-    built = _without_panic(fastokens.Tokenizer.from_json_str, json_text)
+    built = without_panic(fastokens.Tokenizer.from_json_str, json_text)
     built.no_truncation()
     built.no_padding()
     return built
-
-
-def _without_panic(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call into a Rust library; its panic, which no `except Exception` sees, is a RuntimeError."""
-    try:
-        return call(*args, **kwargs)
-    except BaseException as error:
-        if type(error).__name__ == "PanicException":
-            raise RuntimeError(f"the engine panicked: {error}") from error
-        raise
 
 
 def sections_of(tokenizer: Tokenizer) -> list[object]:

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 
 from foreword.tokenizer.huggingface import not_utf8
 from foreword.tokenizer.literal import Stretch, twin_without_added_tokens
+from foreword.tokenizer.panics import ask_library
 from foreword.tokenizer.state import Piece
 from foreword.types import Offsets
 
@@ -71,11 +72,11 @@ def encode_batch(tokenizer: Tokenizer, texts: list[str], with_offsets: bool) -> 
     if with_offsets:
         return [
             Piece(array("I", encoding.ids), _offsets(encoding.offsets))
-            for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)
+            for encoding in ask_library(tokenizer.encode_batch, texts, add_special_tokens=False)
         ]
     return [
         Piece(array("I", encoding.ids), None)
-        for encoding in tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        for encoding in ask_library(tokenizer.encode_batch_fast, texts, add_special_tokens=False)
     ]
 
 

@@ -1,6 +1,6 @@
 """What transformers 5.20 knows by name: model types to tokenizer classes, and their defaults.
 
-What enters: nothing. What leaves: four tables of facts, read by `declared_class`.
+What enters: nothing. What leaves: six tables of facts, read by `declared_class`.
 
 Rules of this file: data only. `tests/parity/test_tokenizer_parity.py` compares every row with
 transformers itself; update both together.
@@ -177,6 +177,22 @@ PYTHON_CLASSES = _names(
     "Wav2Vec2CTCTokenizer Wav2Vec2PhonemeCTCTokenizer XLMTokenizer"
 )
 """Classes that tokenize in Python and do not use tokenizer.json."""
+
+CLASS_ALIASES = {
+    "ElectraTokenizer": "BertTokenizer",
+    "LayoutLMTokenizer": "BertTokenizer",
+    "LongformerTokenizer": "RobertaTokenizer",
+    "Phi3Tokenizer": "LlamaTokenizer",
+}
+"""Names that files declare and transformers takes for another class."""
+
+TYPED_CLASSES = _names(
+    "BertTokenizer CanineTokenizer ConvBertTokenizer DPRContextEncoderTokenizer "
+    "DPRQuestionEncoderTokenizer DebertaTokenizer DebertaV2Tokenizer FNetTokenizer "
+    "LayoutLMv2Tokenizer LxmertTokenizer MarkupLMTokenizer MobileBertTokenizer "
+    "SqueezeBertTokenizer TapasTokenizer"
+)
+"""Classes that give token types where nobody asks (`model_input_names`)."""
 
 _CLASSES = (
     (

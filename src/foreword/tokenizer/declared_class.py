@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from foreword.tokenizer.class_table import (
+    CLASS_ALIASES,
     CLASS_BY_MODEL_TYPE,
     GENERIC,
     MISDECLARED_IN_TRANSFORMERS,
     MISDECLARED_IN_VLLM,
     MODEL_OF_CLASS,
     PYTHON_CLASSES,
+    TYPED_CLASSES,
 )
 
 
@@ -25,15 +27,15 @@ def engine_class(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any])
     Why: a class with a pipeline of its own rebuilds it from tokenizer.json's vocabulary, brings
     default special tokens, and reads `add_prefix_space` and `legacy`; the generic one does not.
     """
-    model_type = config.get("model_type")
+    model_type, model_name = (_name(config, key) for key in ("model_type", "model_name"))
     if model_type in MISDECLARED_IN_VLLM:
         return GENERIC
     declared = tokenizer_config.get("tokenizer_class")
     hub_class = declared or config.get("tokenizer_class")
-    registered = CLASS_BY_MODEL_TYPE.get(str(model_type or ""))
+    registered = CLASS_BY_MODEL_TYPE.get(model_type)
     if hub_class and registered and not has_own_code(tokenizer_config):
         if registered != str(hub_class).removesuffix("Fast"):
-            misdeclared = {model_type, config.get("model_name")} & MISDECLARED_IN_TRANSFORMERS
+            misdeclared = {model_type, model_name} & MISDECLARED_IN_TRANSFORMERS
             if registered == GENERIC:
                 return GENERIC
             return registered if misdeclared else _known(hub_class)
@@ -41,6 +43,17 @@ def engine_class(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any])
     if hub_class:
         return _known(hub_class)
     return registered or GENERIC
+
+
+def returns_token_types(config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> bool:
+    """Tell whether the model's tokenizer gives token types beside ids, unasked.
+
+    Source: transformers 5.20: `model_input_names`, the file's own or the class's.
+    """
+    names = tokenizer_config.get("model_input_names")
+    if isinstance(names, list):
+        return "token_type_ids" in names
+    return engine_class(config, tokenizer_config) in TYPED_CLASSES
 
 
 def has_own_code(tokenizer_config: Mapping[str, Any]) -> bool:
@@ -51,6 +64,13 @@ def has_own_code(tokenizer_config: Mapping[str, Any]) -> bool:
     return bool(auto_map)
 
 
+def _name(config: Mapping[str, Any], key: str) -> str:
+    """Return a name; what is no text is nobody's."""
+    value = config.get(key)
+    return value if isinstance(value, str) else ""
+
+
 def _known(name: object) -> str:
     short = str(name).removesuffix("Fast")
+    short = CLASS_ALIASES.get(short, short)
     return short if short in MODEL_OF_CLASS or short in PYTHON_CLASSES else GENERIC

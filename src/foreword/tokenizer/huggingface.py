@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -18,6 +18,7 @@ from foreword.errors import InvalidRequest, InvalidTokenIds
 from foreword.tokenizer.literal import stretches, twin_without_added_tokens
 from foreword.tokenizer.loading import build_tokenizer
 from foreword.tokenizer.pairs import find_pair_shape
+from foreword.tokenizer.panics import ask_library
 from foreword.tokenizer.tokenizer_file import TokenizerFile
 from foreword.types import (
     MAX_TOKEN_ID,
@@ -60,6 +61,7 @@ class HuggingFaceTokenizer:
     info: TokenizerInfo
     warnings: tuple[str, ...] = ()
     cleans_up_spaces: bool = False
+    returns_token_types: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The library's own pickling forgets this one property.
@@ -71,6 +73,7 @@ class HuggingFaceTokenizer:
             self.info,
             self.warnings,
             self.cleans_up_spaces,
+            self.returns_token_types,
         )
 
     @classmethod
@@ -95,6 +98,7 @@ class HuggingFaceTokenizer:
             info=built.info,
             warnings=built.warnings,
             cleans_up_spaces=built.cleans_up_spaces,
+            returns_token_types=built.returns_token_types,
         )
 
     def encode(
@@ -115,7 +119,7 @@ class HuggingFaceTokenizer:
             return self._encode_apart(text, literal_spans, add_special_tokens, with_offsets)
         encode = self.tokenizer.encode_batch if with_offsets else self.tokenizer.encode_batch_fast
         try:
-            encoding = encode([text], add_special_tokens=add_special_tokens)[0]
+            encoding = ask_library(encode, [text], add_special_tokens=add_special_tokens)[0]
         except TypeError:
             raise not_utf8(text) from None
         return TokenSequence(
@@ -138,7 +142,9 @@ class HuggingFaceTokenizer:
         for start, stop, is_literal in stretches(len(text), literal_spans):
             tokenizer = twin if is_literal else self.tokenizer
             try:
-                (encoding,) = tokenizer.encode_batch([text[start:stop]], add_special_tokens=False)
+                (encoding,) = ask_library(
+                    tokenizer.encode_batch, [text[start:stop]], add_special_tokens=False
+                )
             except TypeError:
                 raise not_utf8(text) from None
             token_ids.extend(encoding.ids)
@@ -163,7 +169,9 @@ class HuggingFaceTokenizer:
         Raises: `InvalidTokenIds` for what no id can be.
         """
         try:
-            text = self.tokenizer.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+            text: str = ask_library(
+                self.tokenizer.decode, list(token_ids), skip_special_tokens=skip_special_tokens
+            )
         except (OverflowError, TypeError):
             raise self._no_ids(token_ids) from None
         if self.cleans_up_spaces:
@@ -186,7 +194,8 @@ class HuggingFaceTokenizer:
 
         Raises: `UnsupportedFeature` when the post-processor does anything else.
         """
-        return find_pair_shape(self.tokenizer)
+        shape = find_pair_shape(self.tokenizer)
+        return replace(shape, needs_types=shape.needs_types and self.returns_token_types)
 
     def tokens(self, token_ids: Sequence[int]) -> list[str]:
         """Return the vocabulary's string of every id; an empty one outside the vocabulary."""
@@ -227,6 +236,7 @@ def _restore(
     info: TokenizerInfo,
     warnings: tuple[str, ...],
     cleans_up_spaces: bool,
+    returns_token_types: bool,
 ) -> HuggingFaceTokenizer:
     tokenizer.encode_special_tokens = splits_special_tokens
     return HuggingFaceTokenizer(
@@ -235,6 +245,7 @@ def _restore(
         info=info,
         warnings=warnings,
         cleans_up_spaces=cleans_up_spaces,
+        returns_token_types=returns_token_types,
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from foreword.errors import AssetsInvalid, InvalidRequest
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.tiktoken_file import KIMI_AUDIO, convert_tiktoken
+from foreword.tokenizer.uncut import check_uncut
 from foreword.types import ModelAssets, Side, Span, TokenizerInfo, TokenSequence, Window
 
 SPELLABLE: Mapping[str, int] = {
@@ -39,6 +40,7 @@ class KimiAudioTokenizer:
     inner: HuggingFaceTokenizer
     info: TokenizerInfo
     forbidden: re.Pattern[str] | None
+    max_uncut_chars: int | None = None
 
     @classmethod
     def from_assets(
@@ -109,6 +111,7 @@ class KimiAudioTokenizer:
 
         Raises: `InvalidRequest` for a lone surrogate, or a control token that may not be spelled.
         """
+        check_uncut(len(text), self.max_uncut_chars)
         found = self.forbidden.search(text) if self.forbidden and not literal_spans else None
         if found is not None:
             raise InvalidRequest(

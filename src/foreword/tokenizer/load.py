@@ -8,22 +8,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from foreword.errors import AssetsInvalid, InvalidRequest
 from foreword.tokenizer.declared_class import has_own_code
 from foreword.tokenizer.loaded import LoadedOnce
 from foreword.tokenizer.own_code import OwnCodeTokenizer
+from foreword.tokenizer.panics import Panicked, without_panic
 from foreword.tokenizer.registry import TOKENIZER_REGISTRY, TokenizerClass, TokenizerRegistry
 from foreword.types import ModelAssets, RunnerType, Side, Tokenizer
 
 _SIDE_BY_RUNNER: dict[str, Side] = {"generate": "left", "draft": "left", "pooling": "right"}
 _MISTRAL_WEIGHTS = "consolidated*.safetensors"
 _MISTRAL_VOCABULARIES = ("tekken.json", "tokenizer.model.v*")
+# Source: vLLM 0.33, which asks the architecture before it looks for Mistral's own files.
+MODE_BY_ARCHITECTURE: Mapping[str, str] = {
+    "Alpamayo2Super": "alpamayo2_super",
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "DeepseekV4ForCausalLM": "deepseek_v4",
+    "DeepseekV4ForConditionalGeneration": "deepseek_v4",
+    "DeepseekV41ForCausalLM": "deepseek_v41",
+    "InklingForCausalLM": "inkling",
+    "InklingForConditionalGeneration": "inkling",
+    "KimiK3ForConditionalGeneration": "kimi_k3",
+    "MoonshotKimiaForCausalLM": "kimi_audio",
+}
 _LOADED: LoadedOnce[Tokenizer] = LoadedOnce(max_entries=16)
 
 
@@ -44,15 +58,28 @@ def resolve_tokenizer_args(
 ) -> ResolvedTokenizer:
     """Decide the tokenizer mode and the default truncation side; cached by every argument.
 
-    The side is left for generate and draft, right for pooling. `auto` is `mistral` for a
-    repository with Mistral's own weights and vocabulary, else `hf`.
+    The side is left for generate and draft, right for pooling. `auto` is what the model's
+    architecture asks for, else `mistral` for a repository with Mistral's own weights and
+    vocabulary, else `hf`. Upper case in a mode's name does not matter.
 
     Raises: `InvalidRequest` for a runner or side that is none.
-    Source: vLLM 0.33 `resolve_tokenizer_args`; downloads happen in `assets` here.
+    Source: vLLM 0.33 `ModelConfig` and `resolve_tokenizer_args`; downloads happen in `assets` here.
     """
     return _resolve(
-        assets.name, assets.revision, assets.file_names, runner_type, mode, truncation_side
+        assets.name,
+        assets.revision,
+        assets.file_names,
+        _architecture(assets.config),
+        runner_type,
+        mode.lower(),
+        truncation_side,
     )
+
+
+def _architecture(config: Mapping[str, Any]) -> str | None:
+    names = config.get("architectures")
+    first = names[0] if isinstance(names, list) and names else names
+    return first if isinstance(first, str) else None
 
 
 @lru_cache(maxsize=128)
@@ -60,6 +87,7 @@ def _resolve(
     name: str,
     revision: str | None,
     file_names: frozenset[str],
+    architecture: str | None,
     runner_type: str,
     mode: str,
     truncation_side: Side | None,
@@ -75,7 +103,8 @@ def _resolve(
             param="truncation_side",
         )
     if mode == "auto":
-        mode = "mistral" if _is_mistral(file_names) else "hf"
+        by_files = "mistral" if _is_mistral(file_names) else "hf"
+        mode = MODE_BY_ARCHITECTURE.get(architecture or "", by_files)
     return ResolvedTokenizer(
         mode=mode, truncation_side=truncation_side or _SIDE_BY_RUNNER[runner_type]
     )
@@ -136,12 +165,21 @@ def _of_class(
     resolved: ResolvedTokenizer,
     model_vocab_size: int | None,
 ) -> Tokenizer:
-    return tokenizer_class.from_assets(
-        assets,
-        mode=resolved.mode,
-        truncation_side=resolved.truncation_side,
-        model_vocab_size=model_vocab_size,
-    )
+    try:
+        loaded: Tokenizer = without_panic(
+            tokenizer_class.from_assets,
+            assets,
+            mode=resolved.mode,
+            truncation_side=resolved.truncation_side,
+            model_vocab_size=model_vocab_size,
+        )
+    except Panicked as error:
+        raise AssetsInvalid(
+            file="the tokenizer's files",
+            problem=f"a library that reads them failed ({error}).",
+            remedy="Check them, or download them again.",
+        ) from error
+    return loaded
 
 
 def _needs_trust(error: AssetsInvalid) -> AssetsInvalid:

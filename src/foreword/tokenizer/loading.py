@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from foreword.errors import AssetsInvalid
 from foreword.tokenizer.char_gate import char_gate_gap
 from foreword.tokenizer.class_table import GENERIC
-from foreword.tokenizer.declared_class import engine_class
+from foreword.tokenizer.declared_class import engine_class, returns_token_types
+from foreword.tokenizer.panics import ask_library, without_panic
 from foreword.tokenizer.pipeline_check import PipelineChoice, choose_pipeline
 from foreword.tokenizer.special_tokens import (
     SpecialTokens,
@@ -48,6 +49,7 @@ class BuiltTokenizer:
     info: TokenizerInfo
     warnings: tuple[str, ...]
     cleans_up_spaces: bool
+    returns_token_types: bool
 
 
 def build_tokenizer(
@@ -93,6 +95,7 @@ def build_tokenizer(
         warnings=choice.warnings + _id_warnings(tokens, vocab) + _dropout_warning(file),
         cleans_up_spaces=bool(config.get("clean_up_tokenization_spaces"))
         and file.model.type != "BPE",
+        returns_token_types=returns_token_types(assets.config, config),
     )
 
 
@@ -134,7 +137,7 @@ def _with_tokenizer_json(assets: ModelAssets) -> tuple[ModelAssets, str, tuple[s
 
 def _construct(raw: bytes, name: str) -> Tokenizer:
     try:
-        tokenizer: Tokenizer = Tokenizer.from_buffer(raw)
+        tokenizer: Tokenizer = without_panic(Tokenizer.from_buffer, raw)
     except Exception as error:
         # The library raises bare exceptions, whose words are about the file alone.
         problem = str(error).removeprefix("Cannot instantiate Tokenizer from buffer: ")
@@ -174,8 +177,8 @@ def count_special(tokenizer: Tokenizer) -> tuple[int, int]:
     """
     counts = set()
     for probe in ("", _PROBE):
-        bare = tokenizer.encode_batch([probe], add_special_tokens=False)[0].ids
-        whole = tokenizer.encode_batch([probe], add_special_tokens=True)[0]
+        bare = ask_library(tokenizer.encode_batch, [probe], add_special_tokens=False)[0].ids
+        whole = ask_library(tokenizer.encode_batch, [probe], add_special_tokens=True)[0]
         inside = [place for place, text in enumerate(whole.sequence_ids) if text is not None]
         if not bare and not inside:
             continue

@@ -18,6 +18,7 @@ from foreword.errors import InvalidRequest, InvalidTokenIds
 from foreword.tokenizer.mistral_errors import chat_refusal, text_refusal
 from foreword.tokenizer.mistral_file import Backend, choose_file, find_roles, load_backend
 from foreword.tokenizer.mistral_media import find_media, media_blocks
+from foreword.tokenizer.panics import without_panic
 from foreword.tokenizer.pool import TokenizerPool
 from foreword.types import (
     Conversation,
@@ -120,7 +121,7 @@ class MistralTokenizer:
             vocabulary = backend.instruct_tokenizer.tokenizer
             try:
                 for piece in _cut(text, literal_spans):
-                    ids.extend(vocabulary.encode(piece, bos=False, eos=False))
+                    ids.extend(without_panic(vocabulary.encode, piece, bos=False, eos=False))
             except (ValueError, RuntimeError) as error:
                 raise text_refusal(text) from error
         return TokenSequence(
@@ -226,7 +227,7 @@ def _encode_chat(
             continue_final_message=conversation.continue_final_message,
             **({"reasoning_effort": effort} if version >= _EFFORT_VERSION else {}),
         )
-        return array("I", backend.encode_chat_completion(request).tokens)
+        return array("I", without_panic(backend.encode_chat_completion, request).tokens)
     except Exception as error:
         # It raises assertions, key errors and pydantic's own for what a client sent wrongly.
         raise chat_refusal(error) from error

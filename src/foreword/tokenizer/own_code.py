@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import copy
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from foreword.errors import AssetsInvalid, InvalidTokenIds, UnsupportedFeature
 from foreword.tokenizer.huggingface import not_utf8
+from foreword.tokenizer.panics import run_foreign
 from foreword.tokenizer.pool import TokenizerPool
+from foreword.tokenizer.uncut import check_uncut
 from foreword.types import (
     ModelAssets,
     Offsets,
     Side,
     Span,
+    TokenIds,
     TokenizerInfo,
     TokenSequence,
     Window,
@@ -43,7 +46,7 @@ class BackendMaker:
         return load_own_code, (self.folder,)
 
     def __call__(self) -> Backend:
-        return copy.deepcopy(self.original)
+        return _run(copy.deepcopy, self.original)
 
 
 def load_own_code(folder: str) -> BackendMaker:
@@ -63,7 +66,8 @@ def load_own_code(folder: str) -> BackendMaker:
     try:
         loaded: Any = AutoTokenizer
         return BackendMaker(
-            folder=folder, original=loaded.from_pretrained(folder, trust_remote_code=True)
+            folder=folder,
+            original=run_foreign(loaded.from_pretrained, folder, trust_remote_code=True),
         )
     except Exception as error:
         # Whatever the model's own code raises is the model's fault.
@@ -81,6 +85,7 @@ class OwnCodeTokenizer:
     pool: TokenizerPool[Backend]
     info: TokenizerInfo
     warnings: tuple[str, ...] = ()
+    max_uncut_chars: int | None = None
 
     @classmethod
     def from_assets(
@@ -97,6 +102,20 @@ class OwnCodeTokenizer:
         Source: vLLM 0.33's cached tokenizer: ids, special tokens and their lower-cased twins.
         """
         maker = load_own_code(assets.folder)
+        made: OwnCodeTokenizer = _run(
+            cls._of_backend, maker, assets, mode, truncation_side, model_vocab_size
+        )
+        return made
+
+    @classmethod
+    def _of_backend(
+        cls,
+        maker: BackendMaker,
+        assets: ModelAssets,
+        mode: str,
+        truncation_side: Side,
+        model_vocab_size: int | None,
+    ) -> OwnCodeTokenizer:
         backend = maker.original
         roles = {role: str(text) for role, text in backend.special_tokens_map.items()
                  if isinstance(text, str) or hasattr(text, "content")}  # fmt: skip
@@ -143,8 +162,9 @@ class OwnCodeTokenizer:
 
         Offsets are given where the code builds on a fast tokenizer.
 
-        Raises: `InvalidRequest` for a lone surrogate; `UnsupportedFeature` for text that must not
-        become special tokens, which such code cannot promise; `AssetsInvalid` when it fails.
+        Raises: `InvalidRequest` for a lone surrogate, or too long a text; `UnsupportedFeature` for
+        text that must not become special tokens, which such code cannot promise; `AssetsInvalid`
+        when it fails.
         """
         if literal_spans:
             raise UnsupportedFeature(
@@ -156,15 +176,13 @@ class OwnCodeTokenizer:
             text.encode()
         except UnicodeEncodeError:
             raise not_utf8(text) from None
+        check_uncut(len(text), self.max_uncut_chars)
         gives_offsets = with_offsets and self.info.is_fast
         asked = {"return_offsets_mapping": True} if gives_offsets else {}
         with self.pool.borrow() as backend:
-            try:
-                made = backend(text, add_special_tokens=add_special_tokens, **asked)
-                token_ids = array("I", made["input_ids"])
-            except Exception as error:
-                raise _failed(error) from error
-        pairs = made["offset_mapping"] if gives_offsets else ()
+            token_ids, pairs = _run(
+                _encode, backend, text, add_special_tokens=add_special_tokens, **asked
+            )
         return TokenSequence(
             token_ids=token_ids,
             offsets=Offsets(
@@ -192,27 +210,47 @@ class OwnCodeTokenizer:
                     param="tokens",
                 )
         with self.pool.borrow() as backend:
-            try:
-                return str(backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens))
-            except Exception as error:
-                raise _failed(error) from error
+            return str(
+                _run(backend.decode, list(token_ids), skip_special_tokens=skip_special_tokens)
+            )
 
     def id_to_token(self, token_id: int) -> str | None:
         """Return the vocabulary's string of an id, or None outside the vocabulary."""
         if not 0 <= token_id <= self.info.max_token_id:
             return None
         with self.pool.borrow() as backend:
-            try:
-                token = backend.convert_ids_to_tokens(int(token_id))
-            except (KeyError, IndexError):
-                return None
-        return None if token is None else str(token)
+            token: str | None = _run(_token_of, backend, int(token_id))
+        return token
 
     def token_to_id(self, token: str) -> int | None:
         """Return the id of a vocabulary string, or None."""
         with self.pool.borrow() as backend:
-            token_id: int | None = backend.get_vocab().get(token)
-        return token_id
+            vocabulary: dict[str, int] = _run(backend.get_vocab)
+        return vocabulary.get(token)
+
+
+def _run(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    try:
+        return run_foreign(call, *args, **kwargs)
+    except Exception as error:
+        # Whatever the model's own code raises is the model's fault.
+        raise _failed(error) from error
+
+
+def _encode(
+    backend: Backend, text: str, **asked: bool
+) -> tuple[TokenIds, Sequence[tuple[int, int]]]:
+    made = backend(text, **asked)
+    pairs = made["offset_mapping"] if "return_offsets_mapping" in asked else ()
+    return array("I", made["input_ids"]), pairs
+
+
+def _token_of(backend: Backend, token_id: int) -> str | None:
+    try:
+        token = backend.convert_ids_to_tokens(token_id)
+    except (KeyError, IndexError):
+        return None
+    return None if token is None else str(token)
 
 
 def _count_special(backend: Backend) -> tuple[int, int]:

@@ -10,13 +10,14 @@ from array import array
 from tokenizers import Tokenizer
 
 from foreword.errors import UnsupportedFeature
+from foreword.tokenizer.panics import ask_library
 from foreword.types import PairShape
 
 _PROBES = (("a", "b"), ("b a", "a"))
 
 
 def find_pair_shape(tokenizer: Tokenizer) -> PairShape:
-    """Return the special tokens of a pair.
+    """Return the special tokens of a pair, and whether the two texts' token types differ.
 
     Raises: `UnsupportedFeature` when the two texts' own tokens are not found in order, unchanged.
     """
@@ -39,8 +40,8 @@ def find_pair_shape(tokenizer: Tokenizer) -> PairShape:
 def _try(
     tokenizer: Tokenizer, first: str, second: str
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool] | None:
-    whole = tokenizer.encode_batch([(first, second)], add_special_tokens=True)[0]
-    alone = tokenizer.encode_batch([first, second], add_special_tokens=False)
+    (whole,) = ask_library(tokenizer.encode_batch, [(first, second)], add_special_tokens=True)
+    alone = ask_library(tokenizer.encode_batch, [first, second], add_special_tokens=False)
     places = [[at for at, text in enumerate(whole.sequence_ids) if text == n] for n in (0, 1)]
     ids: list[int] = whole.ids
     for own, found in zip(alone, places, strict=True):

@@ -73,6 +73,7 @@ class TokenizerRegistry:
 
     def register(self, mode: str, module: str, class_name: str) -> None:
         """Make `mode` load `class_name` of `module`; a second registration warns and wins."""
+        mode = mode.lower()  # as whoever asks for it is understood
         if mode in self._rows:
             old = ".".join(self._rows[mode])
             warnings.warn(

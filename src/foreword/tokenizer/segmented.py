@@ -15,7 +15,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from foreword.errors import InvalidRequest
 from foreword.tokenizer.apart import ApartEncoder, encode_batch
 from foreword.tokenizer.encode import Segment
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
@@ -25,6 +24,7 @@ from foreword.tokenizer.segments import CutRules, no_cuts, prove_file
 from foreword.tokenizer.self_check import FAILED_SELF_CHECK, passes_self_check
 from foreword.tokenizer.state import DEFAULT_MEMO_BYTES, Piece, TokenizerState
 from foreword.tokenizer.trusted import DEFAULT_SHADOW_EVERY, TrustedEngine, admit_fastokens
+from foreword.tokenizer.uncut import check_uncut
 from foreword.types import Offsets, PairShape, Span, TokenIds, TokenizerInfo, TokenSequence, Window
 
 DEFAULT_MAX_UNCUT_CHARS = 1_000_000
@@ -215,13 +215,7 @@ class SegmentedTokenizer:
 
     def check_uncut(self, num_chars: int) -> None:
         """Refuse a stretch that is too long for one call."""
-        if self.max_uncut_chars is not None and num_chars > self.max_uncut_chars:
-            raise InvalidRequest(
-                f"The prompt has a stretch of {num_chars} characters at which its text cannot be"
-                f" cut for tokenization; at most {self.max_uncut_chars} are accepted in one"
-                " stretch. Put spaces or line breaks into it, or shorten it.",
-                details={"num_chars": num_chars, "max_uncut_chars": self.max_uncut_chars},
-            )
+        check_uncut(num_chars, self.max_uncut_chars)
 
     def _with_special(
         self, piece: Piece, num_chars: int, is_complete: bool, add_special_tokens: bool

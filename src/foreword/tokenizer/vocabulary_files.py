@@ -97,7 +97,10 @@ def _nothing_to_read(file_names: frozenset[str]) -> AssetsInvalid:
         " a revision that has the file."
     )
     if "tekken.json" in file_names:
-        remedy += " Engines read tekken.json in tokenizer mode 'mistral'."
+        remedy += (
+            " Its tekken.json is read in Mistral's own mode: load with --tokenizer-mode mistral"
+            " (tokenizer_mode='mistral'), extra `mistral`."
+        )
     return AssetsInvalid(
         file="tokenizer.json",
         problem=f"missing: {has} no fast tokenizer file, and slow tokenizers are not run here.",

@@ -158,6 +158,9 @@ def _offsets_gap(file: TokenizerFile, *, is_inside_words: bool) -> str | None:
         # section's first character, so what is right depends on where the section begins.
         if step["type"] == "Precompiled":
             return "a Precompiled normalizer that deletes a first character shifts all offsets"
+    steps = [step["type"] for step in (*flatten(file.normalizer), *flatten(file.pre_tokenizer))]
+    if "Prepend" in steps and "ByteLevel" in steps:
+        return "what the normalizer prepends may be one token with a part of the first character"
     if is_inside_words and file.model.unk_token is None:
         return "characters that the model drops shift the offsets of all that follow in the word"
     return None
