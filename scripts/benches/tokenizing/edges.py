@@ -24,8 +24,8 @@ PROMPT_CHARS = 4000
 def single_run(folder: Path, name: str, num_rounds: int) -> dict[str, Any]:
     """Time one character two million times, and its refusal above the limit."""
     text = RUNS[name] * RUN_CHARS
-    tokenizer = foreword_tokenizer(folder, memo_bytes=0)
-    limited = foreword_tokenizer(folder, max_uncut_chars=RUN_CHARS - 1)
+    tokenizer = foreword_tokenizer(folder, memo_bytes=0, max_uncut_chars=None)
+    limited = foreword_tokenizer(folder)
     encode = tokenizer.reference.tokenizer.encode
     pairs: list[tuple[float, float]] = []
     for index in range(num_rounds):
