@@ -20,7 +20,6 @@ from foreword.engines.vllm_content_parts import ContentParts, content_parts
 from foreword.errors import UnsupportedFeature
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
-from foreword.protocols.decode import decode_request
 from foreword.renderer import Renderer
 from foreword.service.engine_stream import EngineUpdate, TokenScores
 from foreword.service.executor import Executor
@@ -33,11 +32,10 @@ from foreword.service.input_processor import (
     child_requests,
     fields_of,
 )
-from foreword.service.limits import check_chat, check_prompts
+from foreword.service.limits import check_chat, check_prompts, decode_body
 from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.models import ServedModels
 from foreword.service.settings import Settings
-from foreword.service.structure import check_structure
 from foreword.token_texts import TokenTexts
 from foreword.types import EngineInput, Tokenizer
 
@@ -202,10 +200,7 @@ class Generations:
         Raises: any `RequestError`.
         """
         settings = self._settings
-        check_structure(body, settings)
-        request = decode_request(
-            body, kind, max_bytes=settings.max_body_bytes, max_nesting=settings.max_nesting
-        )
+        request = decode_body(body, kind, settings)
         if isinstance(request, ChatCompletionRequest):
             check_chat(request.messages, request.tools, settings, len(body))
         else:

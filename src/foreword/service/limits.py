@@ -1,4 +1,4 @@
-"""A decoded request and the settings enter; nothing leaves, or the limit that it breaks.
+"""A body and the settings enter; the decoded request leaves, or nothing, or the limit it breaks.
 
 Rules of this file: every limit is a setting, and its error names the number, the limit and the
 setting. What a body's size already bounds is not counted again.
@@ -7,13 +7,28 @@ setting. What a body's size already bounds is not counted again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from foreword.errors import InvalidRequest
 from foreword.protocols.completions import CompletionRequest
+from foreword.protocols.decode import decode_request
 from foreword.service.settings import Settings
+from foreword.service.structure import check_structure
+
+T = TypeVar("T")
+
+
+def decode_body(body: bytes, kind: type[T], settings: Settings) -> T:
+    """Decode a body, whose JSON is counted first.
+
+    Raises: `InvalidRequest` for the first limit that is broken; what `decode_request` raises.
+    """
+    check_structure(body, settings)
+    return decode_request(
+        body, kind, max_bytes=settings.max_body_bytes, max_nesting=settings.max_nesting
+    )
 
 
 def check_chat(

@@ -19,16 +19,14 @@ from foreword.errors import ForewordError
 from foreword.media.headers import warm_up as load_image_plugins
 from foreword.protocols.chat_completions import ChatCompletionRequest
 from foreword.protocols.completions import CompletionRequest
-from foreword.protocols.decode import decode_request
 from foreword.protocols.tokenize import DetokenizeRequest, TokenizeRequest
 from foreword.service.answers import Answer, Header
-from foreword.service.limits import check_chat, check_ids, check_prompts, check_text
+from foreword.service.limits import check_chat, check_ids, check_prompts, check_text, decode_body
 from foreword.service.logs import log
 from foreword.service.media_step import NOTHING, Arrived
 from foreword.service.metrics import Metrics
 from foreword.service.models import ServedModel, ServedModels
 from foreword.service.settings import Settings
-from foreword.service.structure import check_structure
 from foreword.service.token_json import TokenIdsWriter
 from foreword.service.tracing import Tracing
 from foreword.stopping import check_stop
@@ -148,11 +146,7 @@ class Work:
         return Answer(200, made.to_json(), _fingerprint(model))
 
     def _decode(self, body: bytes, kind: type[T]) -> T:
-        settings = self._settings
-        check_structure(body, settings)
-        return decode_request(
-            body, kind, max_bytes=settings.max_body_bytes, max_nesting=settings.max_nesting
-        )
+        return decode_body(body, kind, self._settings)
 
     def _report(
         self, model: ServedModel, lines: Sequence[Trace], parse: float, serialise: float

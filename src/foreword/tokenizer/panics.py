@@ -40,16 +40,14 @@ def ask_library(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Raises: what it raises; `AssetsInvalid` instead of a panic, whose words may quote the text.
     """
     try:
-        return call(*args, **kwargs)
-    except BaseException as error:
-        if is_panic(error):
-            raise AssetsInvalid(
-                file="tokenizer.json",
-                problem="the tokenizers library failed on this input (a panic of its own"
-                " code), as it can where added tokens take each other's spaces (lstrip, rstrip).",
-                remedy="Correct added_tokens, or report it to the library.",
-            ) from None
-        raise
+        return without_panic(call, *args, **kwargs)
+    except Panicked:
+        raise AssetsInvalid(
+            file="tokenizer.json",
+            problem="the tokenizers library failed on this input (a panic of its own"
+            " code), as it can where added tokens take each other's spaces (lstrip, rstrip).",
+            remedy="Correct added_tokens, or report it to the library.",
+        ) from None
 
 
 def run_foreign(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
