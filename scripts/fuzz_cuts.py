@@ -5,7 +5,8 @@ tokenizer, and exit status 1 when one id or offset differs.
 
 Four kinds of check, each against the reference's encode of the whole text: two pieces at a single
 cut; all pieces between all cuts at once; a text that grows, encoded on from a stable cut and from
-its tail backwards; the offsets of pieces.
+its tail backwards; the offsets of pieces. A fifth: what a twin without a normalizer makes of a text
+or a piece, where it says that it may.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from foreword.tokenizer.encode import Segment, assemble_offsets, make_segment, plan, tail_segments
+from foreword.tokenizer.normalized import TwinWithoutNormalizer, find_twin
 from foreword.tokenizer.segments import CutRules, prove, stable_prefix
+from foreword.tokenizer.tokenizer_file import read_tokenizer_file
+
+KINDS = ("cuts", "splits", "appends", "offsets", "twins")
 
 ATOMS = [
     *("a", "foo", "Bar", "HTML", "don't", "we'LL", "it's", "'s", "'", "'S", "’s", "x" * 20),
@@ -66,11 +71,12 @@ class Tally:
     splits: int = 0
     appends: int = 0
     offsets: int = 0
+    twins: int = 0
     differences: list[str] = field(default_factory=list)
 
     @property
     def total(self) -> int:
-        return self.cuts + self.splits + self.appends + self.offsets
+        return sum(getattr(self, kind) for kind in KINDS)
 
 
 def texts(rng: random.Random, specials: Sequence[str]) -> Iterator[str]:
@@ -93,9 +99,14 @@ def encode(tokenizer: Tokenizer, batch: Sequence[str]) -> list[list[int]]:
 
 
 def check_text(
-    tokenizer: Tokenizer, rules: CutRules, text: str, rng: random.Random, tally: Tally
+    tokenizer: Tokenizer,
+    rules: CutRules,
+    twin: TwinWithoutNormalizer | None,
+    text: str,
+    rng: random.Random,
+    tally: Tally,
 ) -> None:
-    """Compare one text in all four ways."""
+    """Compare one text in all ways but growing."""
     places = [p for p in range(1, len(text)) if rules.is_cut(text, p)]
     few = rng.sample(places, min(len(places), 12))
     segments: list[Segment] = []
@@ -104,7 +115,10 @@ def check_text(
         segments.append(make_segment(rules, text, place, len(text)))
     ends = [0, *places, len(text)]
     pieces = [make_segment(rules, text, a, b) for a, b in pairwise(ends)]
-    answers = encode(tokenizer, [text, *(s.of(text) for s in (*segments, *pieces))])
+    asked = [text, *(s.of(text) for s in (*segments, *pieces))]
+    answers = encode(tokenizer, asked)
+    if twin is not None:
+        check_twin(twin, asked, answers, tally)
     whole, halves = answers[0], answers[1 : 1 + len(segments)]
     for i, place in enumerate(few):
         tally.cuts += 1
@@ -115,6 +129,18 @@ def check_text(
         tally.differences.append(f"split {[s.of(text) for s in pieces]!r}")
     if rules.offsets_gap is None:
         check_offsets(tokenizer, text, pieces, tally)
+
+
+def check_twin(
+    twin: TwinWithoutNormalizer, asked: list[str], answers: list[list[int]], tally: Tally
+) -> None:
+    wanted = [twin.text_for(text) for text in asked]
+    found = iter(encode(twin.tokenizer, [text for text in wanted if text is not None]))
+    for text, other, ids in zip(asked, wanted, answers, strict=True):
+        if other is not None:
+            tally.twins += 1
+            if next(found) != ids:
+                tally.differences.append(f"twin {text!r}")
 
 
 def check_offsets(tokenizer: Tokenizer, text: str, pieces: Sequence[Segment], tally: Tally) -> None:
@@ -150,11 +176,12 @@ def check_tokenizer(path: Path, rng: random.Random, num_checks: int) -> tuple[Cu
     tokenizer.no_truncation()
     tokenizer.no_padding()
     rules, tally = prove(raw), Tally()
+    twin = find_twin(tokenizer, read_tokenizer_file(raw))
     specials = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
     source = texts(rng, specials)
     while tally.total < num_checks and len(tally.differences) < 20:
         text = next(source)
-        check_text(tokenizer, rules, text, rng, tally)
+        check_text(tokenizer, rules, twin, text, rng, tally)
         for _ in range(2):
             check_append(tokenizer, rules, text, next(source), tally)
         stem = text + rng.choice(specials or ["<|im_end|>"])
@@ -182,18 +209,18 @@ def main() -> int:
         rules, tally = check_tokenizer(file, rng, options.checks // len(files))
         print(
             f"{file.parent.name:24} {rules.kind:13} cuts {tally.cuts:7} splits {tally.splits:6}"
-            f" appends {tally.appends:6} offsets {tally.offsets:6}"
+            f" appends {tally.appends:6} offsets {tally.offsets:6} twins {tally.twins:6}"
             f" differences {len(tally.differences)}  {time.perf_counter() - began:.1f} s",
             flush=True,
         )
         for difference in tally.differences[:5]:
             print("   ", difference)
-        for name in ("cuts", "splits", "appends", "offsets"):
+        for name in KINDS:
             setattr(grand, name, getattr(grand, name) + getattr(tally, name))
         grand.differences += tally.differences
     print(
-        f"seed {options.seed}: cuts {grand.cuts}, splits {grand.splits}, appends {grand.appends},"
-        f" offsets {grand.offsets}, differences {len(grand.differences)}"
+        f"seed {options.seed}: {', '.join(f'{kind} {getattr(grand, kind)}' for kind in KINDS)},"
+        f" differences {len(grand.differences)}"
     )
     return 1 if grand.differences else 0
 

@@ -145,7 +145,8 @@ def load_fuzzer() -> ModuleType:
 @pytest.mark.golden
 @pytest.mark.skipif(not REAL, reason="the private data folder beside the checkout is absent")
 @pytest.mark.parametrize(
-    "name", ["qwen3", "gptoss", "deepseek_v3", "gpt2", "llama2", "mistral03", "xlm_roberta"]
+    "name",
+    ["qwen3", "gemma3", "gptoss", "deepseek_v3", "gpt2", "llama2", "mistral03", "xlm_roberta"],
 )
 def test_real_tokenizers_agree_on_a_sample(name: str) -> None:
     [path] = [file for file in REAL if file.parent.name == name]

@@ -10,8 +10,8 @@ tokens, truncation or padding; the post-processor's tokens are put around the wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
+from typing import NamedTuple
 
 from foreword.tokenizer.segments import (
     CutRules,
@@ -26,8 +26,7 @@ _CHARS_PER_TOKEN = 3
 """A low guess, so that a bounded encode rarely needs a second batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(NamedTuple):
     """A piece of a text: characters `[start, stop)`, of which `[encode_from, stop)` are encoded."""
 
     start: int
@@ -55,12 +54,26 @@ def plan(
 
 
 def head_segments(
-    rules: CutRules, text: str, *, start: int = 0, target_chars: int = TARGET_CHARS
+    rules: CutRules,
+    text: str,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    target_chars: int = TARGET_CHARS,
+    at_messages: bool = True,
 ) -> Iterator[Segment]:
-    """Yield the segments of `plan`, found one by one from the front."""
-    cuts = iterate_cuts(rules, text, start=start, target_chars=target_chars)
+    """Yield the segments of `plan`, found one by one from the front, up to the cut `stop` (None:
+    the end).
+
+    With `at_messages` a long message is cut alike wherever it stands, so that its pieces are found
+    in the memo; that takes more looking than cuts about `target_chars` apart.
+    """
+    end = len(text) if stop is None else stop
+    cuts = iterate_cuts(
+        rules, text, start=start, stop=end, target_chars=target_chars, at_messages=at_messages
+    )
     last = start
-    for cut in chain(cuts, (len(text),)):
+    for cut in chain(cuts, (end,)):
         if cut > last:
             yield make_segment(rules, text, last, cut)
         last = cut
@@ -81,7 +94,7 @@ def tail_segments(
 def make_segment(rules: CutRules, text: str, start: int, stop: int) -> Segment:
     """Return the segment between two cuts (or ends) of `text`."""
     drops = rules.drops_space and start > 0 and text[start] == " "
-    return Segment(start=start, stop=stop, encode_from=start + 1 if drops else start)
+    return Segment(start, stop, start + 1 if drops else start)
 
 
 def batch(segments: Iterable[Segment], *, num_tokens: int) -> Iterator[tuple[Segment, ...]]:

@@ -20,6 +20,7 @@ from foreword.tokenizer.encode import Segment
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.job import EncodeJob
 from foreword.tokenizer.literal import LiteralRules, literal_rules
+from foreword.tokenizer.normalized import TwinWithoutNormalizer, find_twin
 from foreword.tokenizer.segments import CutRules, no_cuts, prove_file
 from foreword.tokenizer.self_check import FAILED_SELF_CHECK, passes_self_check
 from foreword.tokenizer.state import DEFAULT_MEMO_BYTES, Piece, TokenizerState
@@ -48,6 +49,8 @@ class SegmentedTokenizer:
     suffix_ids: TokenIds
     fast: TrustedEngine | None = None
     engine_report: str = "not asked for"
+    twin: TwinWithoutNormalizer | None = None
+    """Encodes what needs no normalizer, sooner."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Memos and engine are this process's own; a copy builds its own.
@@ -111,6 +114,7 @@ class SegmentedTokenizer:
             suffix_ids=probe[len(probe) - info.num_suffix_special :],
             fast=fast,
             engine_report=report,
+            twin=find_twin(reference.tokenizer, reference.file),
         )
         is_sound = passes_self_check(tokenizer, reference)
         state.reset()
@@ -121,6 +125,7 @@ class SegmentedTokenizer:
             rules=no_cuts(FAILED_SELF_CHECK),
             info=replace(info, has_proved_cuts=False),
             fast=None,
+            twin=None,
             engine_report=f"not used: {FAILED_SELF_CHECK}",
         )
 
@@ -190,7 +195,18 @@ class SegmentedTokenizer:
         """Encode texts in one call, on every core, without special tokens."""
         if self.fast is not None and not with_offsets:
             return [Piece(token_ids, None) for token_ids in self.fast.encode_batch(texts)]
-        return encode_batch(self.reference.tokenizer, texts, with_offsets)
+        if self.twin is None or with_offsets:
+            return encode_batch(self.reference.tokenizer, texts, with_offsets)
+        return self._encode_normalized(self.twin, texts)
+
+    def _encode_normalized(self, twin: TwinWithoutNormalizer, texts: list[str]) -> list[Piece]:
+        """Encode what the twin may by the twin, and the rest by the reference."""
+        wanted = [twin.text_for(text) for text in texts]
+        ready = [text for text in wanted if text is not None]
+        raw = [text for text, other in zip(texts, wanted, strict=True) if other is None]
+        from_twin = iter(encode_batch(twin.tokenizer, ready, False) if ready else ())
+        from_reference = iter(encode_batch(self.reference.tokenizer, raw, False) if raw else ())
+        return [next(from_reference if text is None else from_twin) for text in wanted]
 
     def _apart(self, text: str, with_offsets: bool, scope: str) -> ApartEncoder:
         def encode_long(piece: str) -> Piece:

@@ -55,11 +55,12 @@ class AddedTokens:
         splits = self.inner.get(text[place - 1 : place + 1], ())
         if splits is None:
             return True
-        return any(
-            text.endswith(head, 0, place)
-            and (text.startswith(tail, place) or (is_open and tail.startswith(text[place:])))
-            for head, tail in splits
-        )
+        for head, tail in splits:
+            if text.endswith(head, 0, place) and (
+                text.startswith(tail, place) or (is_open and tail.startswith(text[place:]))
+            ):
+                return True
+        return False
 
     def reach(self, before: str, after: str) -> bool:
         """Say whether a token's flag might reach across the joint of two characters."""

@@ -101,54 +101,87 @@ def previous_token_cut(rules: CutRules, text: str, start: int, stop: int) -> int
     return best
 
 
+class _TokenCuts:
+    """The cuts before added tokens, asked for from the front: nothing is looked at twice.
+
+    `[_begin, _end)` holds none; `_is_cut` says whether one stands at `_end`.
+    """
+
+    __slots__ = ("_begin", "_end", "_is_cut", "_rules", "_text")
+
+    def __init__(self, rules: CutRules, text: str) -> None:
+        self._rules, self._text = rules, text
+        self._begin = self._end = 0
+        self._is_cut = False
+
+    def next(self, start: int, stop: int) -> int | None:
+        """Return the first cut before an added token in `[start, stop)`, or None."""
+        if not self._begin <= start <= self._end:
+            self._begin, self._end, self._is_cut = start, start, False
+        if self._is_cut:
+            return self._end if self._end < stop else None
+        if self._end >= stop:
+            return None
+        found = next_token_cut(self._rules, self._text, self._end, stop)
+        self._end, self._is_cut = (stop, False) if found is None else (found, True)
+        return found
+
+
 def iterate_cuts(
-    rules: CutRules, text: str, *, start: int = 0, stop: int | None = None, target_chars: int
+    rules: CutRules,
+    text: str,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    target_chars: int,
+    at_messages: bool = True,
 ) -> Iterator[int]:
     """Yield cuts from `start` on, about `target_chars` apart.
 
-    Cuts before added tokens come first, so that a long message is cut alike wherever it stands.
-    Where a text offers no cut the next look is twice as far away.
+    With `at_messages` cuts before added tokens come first, so that a long message is cut alike
+    wherever it stands. Where a text offers no cut the next look is twice as far away.
     """
     end = len(text) if stop is None else stop
+    tokens = _TokenCuts(rules, text)
     last = start
     while end - last > target_chars:
-        place = _cut_at_message(rules, text, last, end, target_chars)
+        place = _cut_at_message(tokens, last, end, target_chars) if at_messages else None
         if place is None:
-            place = _cut_beyond(rules, text, last, end, target_chars)
+            place = _cut_beyond(rules, tokens, text, last, end, target_chars)
         if place is None:
             return
         yield place
         last = place
 
 
-def _cut_at_message(
-    rules: CutRules, text: str, last: int, end: int, target_chars: int
-) -> int | None:
+def _cut_at_message(tokens: _TokenCuts, last: int, end: int, target_chars: int) -> int | None:
     """Return the first added token that begins a long stretch, else one that ends a long enough.
 
     Why: an end-of-turn token stands right before the next turn's; the cut belongs to the latter.
     """
     near, stop = target_chars // 4, last + target_chars
-    place = next_token_cut(rules, text, last + 1, stop)
+    place = tokens.next(last + 1, stop)
     if place is None:
         return None
     for _ in range(_MAX_TOKENS_PASSED):
         if place is None or place >= stop:
             break
-        following = next_token_cut(rules, text, place + 1, min(place + near, end))
+        following = tokens.next(place + 1, min(place + near, end))
         if following is None and end - place > near:
             return place
         place = following
-    return next_token_cut(rules, text, last + near, stop)
+    return tokens.next(last + near, stop)
 
 
-def _cut_beyond(rules: CutRules, text: str, last: int, end: int, target_chars: int) -> int | None:
+def _cut_beyond(
+    rules: CutRules, tokens: _TokenCuts, text: str, last: int, end: int, target_chars: int
+) -> int | None:
     reach = target_chars
     while last + reach < end:
         start = last + reach
         place = next_cut(rules, text, start, min(start + WINDOW_CHARS, end))
         high = min(last + 2 * reach, end) if place is None else place
-        token = next_token_cut(rules, text, start, high)
+        token = tokens.next(start, high)
         if token is not None or place is not None:
             return place if token is None else token
         reach *= 2
