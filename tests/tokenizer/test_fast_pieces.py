@@ -53,6 +53,7 @@ def over(
         engine=recorder,
         guard=None,
         encode_reference=reference_of(reference.tokenizer),
+        rules=plain.rules,
         state=plain.state,
         shadow_every=0,
     )

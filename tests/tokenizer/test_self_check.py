@@ -88,6 +88,7 @@ def test_an_answer_in_flight_when_its_engine_is_found_out_is_not_used(
             engine=engine,
             guard=None,
             encode_reference=reference_of(reference.tokenizer),
+            rules=plain.rules,
             state=plain.state,
             shadow_every=0,
         ),

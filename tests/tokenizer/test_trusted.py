@@ -16,6 +16,7 @@ from faulty_engine import FaultyEngine, reference_of
 from tokenizers import Tokenizer
 
 from foreword.tokenizer.accelerated import Guard
+from foreword.tokenizer.segments import no_cuts
 from foreword.tokenizer.state import Piece, TokenizerState
 from foreword.tokenizer.trusted import TrustedEngine
 from foreword.types import TokenIds
@@ -37,6 +38,7 @@ def trusted(
         engine=FaultyEngine(tokenizer, is_wrong),
         guard=guard,
         encode_reference=reference_of(tokenizer),
+        rules=no_cuts("a test"),
         state=TokenizerState(),
         shadow_every=every,
     )
@@ -95,6 +97,7 @@ def test_an_engine_that_breaks_is_dismissed(tokenizer: Tokenizer, kind: str) -> 
         engine=Broken(),
         guard=None,
         encode_reference=reference_of(tokenizer),
+        rules=no_cuts("a test"),
         state=TokenizerState(),
     )
     assert engine.encode_batch(["a b"]) == reference_of(tokenizer)(["a b"])
@@ -112,6 +115,7 @@ def test_text_that_is_none_is_not_its_fault(tokenizer: Tokenizer) -> None:
         engine=Strict(),
         guard=None,
         encode_reference=reference_of(tokenizer),
+        rules=no_cuts("a test"),
         state=TokenizerState(),
     )
     with pytest.raises(TypeError):

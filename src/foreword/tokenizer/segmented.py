@@ -97,6 +97,7 @@ class SegmentedTokenizer:
                     engine=engine,
                     guard=guard,
                     encode_reference=encode,
+                    rules=rules,
                     state=state,
                     shadow_every=shadow_every,
                 )
@@ -131,7 +132,7 @@ class SegmentedTokenizer:
 
     @property
     def is_fast(self) -> bool:
-        return self.fast is not None
+        return self.fast is not None and self.state.quarantine is None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -193,7 +194,7 @@ class SegmentedTokenizer:
 
     def encode_pieces(self, texts: list[str], with_offsets: bool) -> list[Piece]:
         """Encode texts in one call, on every core, without special tokens."""
-        if self.fast is not None and not with_offsets:
+        if self.fast is not None and self.is_fast and not with_offsets:
             return [Piece(token_ids, None) for token_ids in self.fast.encode_batch(texts)]
         if self.twin is None or with_offsets:
             return encode_batch(self.reference.tokenizer, texts, with_offsets)

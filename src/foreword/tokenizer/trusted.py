@@ -16,13 +16,14 @@ from foreword.tokenizer.accelerated import (
     FastEngine,
     Guard,
     admit,
-    differs,
     guard_for,
     load_fastokens,
     sections_of,
     should_shadow,
 )
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
+from foreword.tokenizer.segments import CutRules
+from foreword.tokenizer.shadow import agrees
 from foreword.tokenizer.state import TokenizerState
 from foreword.types import TokenIds
 
@@ -64,6 +65,7 @@ class TrustedEngine:
     engine: FastEngine
     guard: Guard | None
     encode_reference: EncodeBatch
+    rules: CutRules
     state: TokenizerState
     shadow_every: int = DEFAULT_SHADOW_EVERY
 
@@ -101,7 +103,8 @@ class TrustedEngine:
         if should_shadow(number, self.shadow_every):
             place = (number // max(self.shadow_every, 1)) % len(texts)
             self.state.count_shadow_check()
-            if differs(answers[place], self.encode_reference([texts[place]])[0]):
+            text, ids = texts[place], answers[place]
+            if not agrees(self.rules, text, ids, self.encode_reference, number):
                 self._distrust(f"{self.engine.name} differed from the reference in batch {number}")
                 return None
         return answers
