@@ -454,3 +454,12 @@ def test_no_allowed_token_at_all_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="allowed_token_ids is empty") as caught:
         complete(chat(allowed_token_ids=[]))
     assert caught.value.param == "allowed_token_ids"
+
+
+def test_changed_parameters_are_checked_as_new_ones_are() -> None:
+    params = SamplingParams(temperature=0.5, stop=("a", "b"))
+    changed = params.replace(stop=("b",), temperature=0.7)
+    assert (changed.stop, changed.temperature) == (("b",), 0.7)
+    assert params.stop == ("a", "b")
+    with pytest.raises(InvalidRequest, match="temperature is 3"):
+        params.replace(temperature=3)

@@ -161,5 +161,7 @@ class ChatParams:
         A request's value wins, except that None and "auto" count as not given, and reach no
         template (as in vLLM 0.33).
         """
+        if not chat_template_kwargs and not self.chat_template_kwargs:
+            return self
         given = {k: v for k, v in self.chat_template_kwargs.items() if v not in (None, "auto")}
         return replace(self, chat_template_kwargs={**chat_template_kwargs, **given})

@@ -129,7 +129,7 @@ def test_parameters_are_completed_by_the_models_files(processor: InputProcessor)
     assert made.sampling.stop_token_ids == (9, 0)  # the generation config lists 2 and 0
     assert made.sampling.all_stop_token_ids == {0, 2, 9}
     assert made.sampling.bad_words_token_ids
-    (made,) = processor.process_inputs("r", prompt, replace(given, ignore_eos=True))
+    (made,) = processor.process_inputs("r", prompt, given.replace(ignore_eos=True))
     assert (made.sampling.eos_token_id, made.sampling.stop_token_ids) == (None, (9,))
     assert made.sampling.all_stop_token_ids == {0, 2, 9}
 

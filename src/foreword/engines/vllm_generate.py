@@ -44,7 +44,9 @@ _ALWAYS = frozenset(
 )
 _PRIVATE = frozenset({"eos_token_id", "all_stop_token_ids", "bad_words_token_ids"})
 _DEFAULTS = {
-    field.name: field.default for field in fields(SamplingParams) if field.name not in _PRIVATE
+    field.name: field.default
+    for field in msgspec.structs.fields(SamplingParams)
+    if field.name not in _PRIVATE
 }
 _values_of = attrgetter(*_DEFAULTS)
 
@@ -85,6 +87,10 @@ class GenerateRequest:
     def to_dict(self) -> dict[str, Any]:
         """Return the request as the JSON object it is sent as, of plain Python values."""
         return to_dict(self)
+
+
+_NAMES = tuple(field.name for field in fields(GenerateRequest))
+_parts_of = attrgetter(*_NAMES)
 
 
 def generate_request(
@@ -186,7 +192,7 @@ def sampling_to_dict(params: SamplingParams) -> dict[str, Any]:
 
 
 def _wire(request: GenerateRequest) -> dict[str, Any]:
-    wire = {field.name: getattr(request, field.name) for field in fields(request)}
+    wire = dict(zip(_NAMES, _parts_of(request), strict=True))
     wire["sampling_params"] = sampling_to_dict(request.sampling_params)
     if request.token_offsets is not None:
         wire["token_offsets"] = [list(span) for span in request.token_offsets]

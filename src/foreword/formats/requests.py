@@ -6,7 +6,6 @@ is passed over by the engines, too.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from foreword.errors import InvalidRequest
@@ -54,7 +53,7 @@ def constrained(chat_format: ChatFormat | None, sampling: SamplingParams) -> Sam
     if not is_harmony(chat_format):
         return sampling
     constraint = constrain_final_channel(sampling.structured_outputs)
-    return replace(sampling, structured_outputs=constraint)
+    return sampling.replace(structured_outputs=constraint)
 
 
 def fill_in_the_middle(chat_format: ChatFormat | None, prompt: str, suffix: str) -> str:

@@ -7,7 +7,6 @@ for engines that are spoken to directly; a `GenerateRequest` leaves it to its re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from foreword.errors import InvalidRequest
@@ -35,9 +34,8 @@ def with_generation_config(
     if eos_token_id is not None:
         every |= {eos_token_id}
     if params.ignore_eos:
-        return replace(params, all_stop_token_ids=every)
-    return replace(
-        params,
+        return params.replace(all_stop_token_ids=every)
+    return params.replace(
         eos_token_id=eos_token_id,
         stop_token_ids=(*params.stop_token_ids, *sorted(others)),
         all_stop_token_ids=every,
@@ -75,7 +73,7 @@ def with_bad_words(params: SamplingParams, tokenizer: Tokenizer) -> SamplingPara
             param="bad_words",
             details={"num_sequences": len(sequences), "max_sequences": MAX_NUM_BAD_WORDS},
         )
-    return replace(params, bad_words_token_ids=tuple(sequences))
+    return params.replace(bad_words_token_ids=tuple(sequences))
 
 
 def _encode(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
+
+import msgspec
 
 from foreword.errors import InvalidRequest
 from foreword.sampling.constraints import RepetitionDetection, StructuredOutputs
@@ -29,8 +30,7 @@ class OutputKind(IntEnum):
     FINAL_ONLY = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingParams:
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How the engine chooses tokens and when it stops.
 
     Shapes: `logprobs` −1 means the whole vocabulary; `max_tokens` None means up to the context;
@@ -84,7 +84,7 @@ class SamplingParams:
     """Ids to emit in place of sampled ones, by an engine that was started for it."""
     eos_token_id: int | None = None
     """The primary end token; stopping at it gives no stop reason."""
-    all_stop_token_ids: frozenset[int] = field(default=frozenset())
+    all_stop_token_ids: frozenset[int] = frozenset()
     bad_words_token_ids: tuple[tuple[int, ...], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -96,6 +96,10 @@ class SamplingParams:
         _check_trace(self)
         if self.is_greedy:
             _make_greedy(self)
+
+    def replace(self, **changes: Any) -> SamplingParams:
+        """Return these parameters with some of them changed, checked as a whole."""
+        return msgspec.structs.replace(self, **changes)
 
     @property
     def is_greedy(self) -> bool:
@@ -110,7 +114,7 @@ class SamplingParams:
 
 
 def _set(params: SamplingParams, name: str, value: object) -> None:
-    object.__setattr__(params, name, value)
+    msgspec.structs.force_setattr(params, name, value)
 
 
 def _unique(values: Iterable[Any] | None) -> tuple[Any, ...]:

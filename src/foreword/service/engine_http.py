@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -268,11 +267,11 @@ def _scores(logprobs: _Logprobs | None) -> list[TokenScores]:
 def _body(request: EngineRequest, max_logprobs: int) -> bytes:
     # This front end makes the text, so it finds the stop strings; a server without a tokenizer
     # would refuse them.
-    sampling = replace(request.sampling, stop=(), include_stop_str_in_output=False)
+    sampling = request.sampling.replace(stop=(), include_stop_str_in_output=False)
     number = sampling.logprobs or 0
     if number > 0 and (number < max_logprobs or max_logprobs == -1):
         # vLLM 0.32 counts the chosen token among the likeliest, also when it is none of them.
-        sampling = replace(sampling, logprobs=number + 1)
+        sampling = sampling.replace(logprobs=number + 1)
     media = request.media
     return to_json(
         GenerateRequest(

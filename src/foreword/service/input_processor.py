@@ -71,7 +71,7 @@ class EngineRequest:
         given = {name: getattr(self, name) for name in _TRANSFER if getattr(self, name)}
         if not given:
             return self.sampling
-        return replace(self.sampling, extra_args={**(self.sampling.extra_args or {}), **given})
+        return self.sampling.replace(extra_args={**(self.sampling.extra_args or {}), **given})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class InputProcessor:
         """Complete parameters by what the model's files say; the engine completes nothing."""
         if sampling.max_tokens is None:
             room = self._renderer.options.max_model_len - num_prompt_tokens
-            sampling = replace(sampling, max_tokens=room)
+            sampling = sampling.replace(max_tokens=room)
         sampling = with_generation_config(
             sampling,
             self._renderer.assets.generation_config,
@@ -242,8 +242,8 @@ def child_requests(request: EngineRequest) -> list[EngineRequest]:
         replace(
             request,
             request_id=f"{index}_{request.request_id}",
-            sampling=replace(
-                sampling, n=1, seed=None if sampling.seed is None else sampling.seed + index
+            sampling=sampling.replace(
+                n=1, seed=None if sampling.seed is None else sampling.seed + index
             ),
         )
         for index in range(sampling.n)

@@ -106,7 +106,7 @@ class EncodeJob(NamedTuple):
         rest = self._head_segments(start, target_chars)
         for group in [tuple(rest)] if num_tokens is None else batch(rest, num_tokens=num_tokens):
             group = self._cut_last(group)
-            encoded = self._encode(group, is_kept=num_tokens is not None)
+            encoded = self._encode(group, is_covered=self._is_covered(group))
             segments += group
             pieces += encoded
             count += sum(len(piece.token_ids) for piece in encoded)
@@ -142,7 +142,7 @@ class EncodeJob(NamedTuple):
         )
         for group in batch(rest, num_tokens=num_tokens):
             segments += group
-            encoded = self._encode(group, is_kept=True)
+            encoded = self._encode(group, is_covered=False)
             pieces += encoded
             count += sum(len(piece.token_ids) for piece in encoded)
             if count >= num_tokens:
@@ -252,11 +252,11 @@ class EncodeJob(NamedTuple):
         first = make_segment(rules, self.text, last.start, place)
         return (*group[:-1], first, make_segment(rules, self.text, place, last.stop))
 
-    def _encode(self, segments: Sequence[Segment], *, is_kept: bool) -> list[Piece]:
-        """Encode pieces, or find them; `is_kept`: they are to be found again by themselves."""
+    def _encode(self, segments: Sequence[Segment], *, is_covered: bool) -> list[Piece]:
+        """Encode pieces, or find them; `is_covered`: the prompt itself is remembered."""
         tokenizer = self.tokenizer
         tokenizer.check_segments(segments)
-        if not is_kept and self._is_covered(segments):
+        if is_covered:
             return self._encode_texts([segment.of(self.text) for segment in segments])
         keys = [(self.scope, self.with_offsets, segment.of(self.text)) for segment in segments]
         found = tokenizer.state.find_segments(keys)
@@ -278,7 +278,8 @@ class EncodeJob(NamedTuple):
         if not segments or not self._takes_fast() or not self._is_long():
             return False
         last = segments[-1]
-        return last.start > 0 and last.stop - last.start <= MIN_PREFIX_CHARS
+        is_short = last.stop - last.start <= MIN_PREFIX_CHARS
+        return is_short and last.start > 0 and last.stop == len(self.text)
 
     def _encode_texts(self, texts: list[str]) -> list[Piece]:
         try:

@@ -111,9 +111,9 @@ def sampling_map(
     the engine completes nothing.
     """
     values = {
-        field.name: getattr(params, field.name)
-        for field in fields(params)
-        if field.name not in _PRIVATE + _CONVERTED
+        name: getattr(params, name)
+        for name in params.__struct_fields__
+        if name not in _PRIVATE + _CONVERTED
     }
     repetition = params.repetition_detection
     return SamplingMap(
