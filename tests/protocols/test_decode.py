@@ -11,7 +11,7 @@ import pytest
 
 from foreword.errors import ForewordError, InvalidRequest, MalformedRequest
 from foreword.protocols.chat_completions import ChatCompletionRequest
-from foreword.protocols.decode import MAX_NESTING, decode_request
+from foreword.protocols.decode import MAX_NESTING, count_up_to, decode_request
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}
 
@@ -216,3 +216,11 @@ def test_mappings_tuples_and_integer_keys_of_a_dict() -> None:
 def test_unknown_fields_are_ignored_and_key_order_kept() -> None:
     raw = b'{"frobnicate":[1],"messages":[{"z":1,"content":"c","role":"user"}]}'
     assert list(decode(raw).messages[0]) == ["z", "content", "role"]
+
+
+@pytest.mark.parametrize("most", [0, 1, 5, 100])
+def test_counting_stops_where_it_is_told(most: int) -> None:
+    data = b"a[b" * 5
+    assert count_up_to(data, b"[", most) == min(5, most)
+    assert count_up_to(data, b"{", most) == 0
+    assert count_up_to(b"", b"[", most) == 0

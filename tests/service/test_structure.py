@@ -54,6 +54,7 @@ def test_the_count_is_that_of_the_decoded_value() -> None:
     [
         ([[]] * 20, "max_json_containers"),
         ([{}] * 20, "max_json_containers"),
+        ([{}, []] * 10, "max_json_containers"),
         ({str(i): 0 for i in range(31)}, "max_json_members"),
         ([1] * 42, "max_json_values"),
     ],

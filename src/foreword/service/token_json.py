@@ -42,7 +42,9 @@ class TokenIdsWriter:
         rest = token_ids[num_full // token_ids.itemsize :]
         if rest:
             parts.append(_inside(rest))
-        return b"[" + b",".join(parts) + b"]"
+        parts[0] = b"[" + parts[0]  # so that the whole is copied once
+        parts[-1] += b"]"
+        return b",".join(parts)
 
     def _block(self, content: bytes) -> bytes:
         blocks = self._blocks
