@@ -33,15 +33,21 @@ def test_the_bytes_are_those_of_a_plain_encoding(size: int) -> None:
 
 
 def test_memory_is_bounded_and_the_newest_stay() -> None:
-    writer = TokenIdsWriter(max_blocks=4)
+    writer = TokenIdsWriter(max_bytes=4 * 22_000)
     blocks = [array("I", [number] * BLOCK_IDS) for number in range(10)]
     for block in blocks:
         writer.write(block)
     assert list(writer._blocks) == [block.tobytes() for block in blocks[-4:]]
 
 
+def test_without_memory_nothing_is_kept() -> None:
+    writer, ids = TokenIdsWriter(max_bytes=0), array("I", range(3 * BLOCK_IDS))
+    assert writer.write(ids) == plain(ids)
+    assert not writer._blocks
+
+
 def test_many_threads_at_once() -> None:
-    writer, faults = TokenIdsWriter(max_blocks=8), []
+    writer, faults = TokenIdsWriter(max_bytes=8 * 22_000), []
 
     def write(seed: int) -> None:
         chance = random.Random(seed)

@@ -126,7 +126,7 @@ class Settings:
         choices=("auto", "on", "off"),
     )
     memo_bytes: int = _knob(
-        64 * MIB, "models", "memory for remembered prompts, for each model; 0 remembers nothing",
+        32 * MIB, "models", "memory for remembered prompts, for each model; 0 remembers nothing",
         low=0,
     )  # fmt: skip
     warm_up: bool = _knob(True, "models", "render once before the service calls itself ready")

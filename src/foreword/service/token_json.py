@@ -16,17 +16,19 @@ from foreword.types import TokenIds
 
 BLOCK_IDS = 2048
 _BLOCK_BYTES = BLOCK_IDS * array("I").itemsize
+_KEPT_BYTES = 22_000
+"""What a block takes with the JSON of its ids, about."""
 
 
 class TokenIdsWriter:
     """Writes id arrays as JSON, with a bounded memory of what it wrote.
 
-    Shapes: `max_blocks` blocks of 2048 ids take about 20 KB each.
+    Shapes: `max_bytes` bounds the memory, in blocks of 2048 ids; 0 remembers nothing.
     Why: at 128k ids, writing them anew costs milliseconds, looking them up a tenth of that.
     """
 
-    def __init__(self, *, max_blocks: int = 1024) -> None:
-        self._max_blocks = max_blocks
+    def __init__(self, *, max_bytes: int = 8 * 2**20) -> None:
+        self._max_blocks = max_bytes // _KEPT_BYTES
         self._blocks: dict[bytes, bytes] = {}
 
     def write(self, token_ids: TokenIds) -> bytes:
