@@ -17,7 +17,8 @@ from foreword.types import TokenIds
 BLOCK_IDS = 2048
 _BLOCK_BYTES = BLOCK_IDS * array("I").itemsize
 _KEPT_BYTES = 22_000
-"""What a block takes with the JSON of its ids, about."""
+"""What a block takes with the JSON of its ids, about. A digest in place of the content would take a
+third less, and cost a fifth of a grown chat's time: it gives up the interpreter at every block."""
 
 
 class TokenIdsWriter:
@@ -38,7 +39,7 @@ class TokenIdsWriter:
         content = memoryview(token_ids).cast("B")
         num_full = len(content) // _BLOCK_BYTES * _BLOCK_BYTES
         parts = [
-            self._block(bytes(content[start : start + _BLOCK_BYTES]))
+            self._block(content[start : start + _BLOCK_BYTES])
             for start in range(0, num_full, _BLOCK_BYTES)
         ]
         rest = token_ids[num_full // token_ids.itemsize :]
@@ -48,12 +49,12 @@ class TokenIdsWriter:
         parts[-1] += b"]"
         return b",".join(parts)
 
-    def _block(self, content: bytes) -> bytes:
-        blocks = self._blocks
-        written = blocks.pop(content, None)  # put back at the end: the least used comes first
+    def _block(self, content: memoryview) -> bytes:
+        blocks, key = self._blocks, bytes(content)
+        written = blocks.pop(key, None)  # put back at the end: the least used comes first
         if written is None:
-            written = _inside(array("I", content))
-        blocks[content] = written
+            written = _inside(array("I", key))
+        blocks[key] = written
         if len(blocks) > self._max_blocks:
             self._forget()
         return written
@@ -63,8 +64,8 @@ class TokenIdsWriter:
             oldest = list(islice(self._blocks, len(self._blocks) - self._max_blocks))
         except RuntimeError:  # another thread changed it meanwhile, and forgets as well
             return
-        for content in oldest:
-            self._blocks.pop(content, None)
+        for key in oldest:
+            self._blocks.pop(key, None)
 
 
 def _inside(token_ids: TokenIds) -> bytes:

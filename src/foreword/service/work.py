@@ -56,7 +56,7 @@ class Work:
         self._settings = settings
         self._metrics = metrics
         self._tracing = tracing
-        self._ids = TokenIdsWriter(max_bytes=settings.memo_bytes // 4)
+        self._ids = TokenIdsWriter(max_bytes=settings.memo_bytes * 3 // 8)
 
     def collect_media(self, body: bytes) -> tuple[MediaReference, ...]:
         """Return what media a chat points to."""
