@@ -87,15 +87,31 @@ def test_a_long_last_piece_is_remembered_by_itself(reference: HuggingFaceTokeniz
     assert sum(map(len, asked)) == len(text)
 
 
-def test_a_piece_beyond_the_limit_is_cut_once_more(reference: HuggingFaceTokenizer) -> None:
-    tokenizer, asked = over(reference, max_uncut_chars=5000)
+@pytest.mark.parametrize("limit", [3200, 5000, 200_000])
+def test_a_piece_beyond_the_limit_is_cut_once_more(
+    reference: HuggingFaceTokenizer, limit: int
+) -> None:
+    tokenizer, asked = over(reference, max_uncut_chars=limit)
     # Where the engine would like to be cut there is no place: a run of 3,000 letters.
     text = some_text(random.Random(4), 4000) + "a" * 3000 + some_text(random.Random(5), 90_000)
     got = tokenizer.encode(text, add_special_tokens=False).token_ids
     assert got == reference.encode(text, add_special_tokens=False).token_ids
-    assert max(map(len, asked)) <= 5000
+    assert max(map(len, asked)) <= limit
     with pytest.raises(InvalidRequest, match="characters"):
-        tokenizer.encode(text + "a" * 20_000, add_special_tokens=False)
+        tokenizer.encode(text + "a" * (limit + 1), add_special_tokens=False)
+
+
+@pytest.mark.parametrize("limit", [1500, 20_000])
+def test_a_tail_is_cut_within_the_limit(reference: HuggingFaceTokenizer, limit: int) -> None:
+    tokenizer, asked = over(reference, max_uncut_chars=limit)
+    text = some_text(random.Random(8), 120_000)
+    full = reference.encode(text, add_special_tokens=False).token_ids
+    got = tokenizer.encode(
+        text, add_special_tokens=False, window=Window(num_tokens=20_000, keep="tail")
+    )
+    assert len(got.token_ids) >= 20_000
+    assert got.token_ids == full[-len(got.token_ids) :]
+    assert max(map(len, asked)) <= limit
 
 
 @pytest.mark.parametrize("keep", ["head", "tail"])

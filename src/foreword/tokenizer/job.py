@@ -137,9 +137,10 @@ class EncodeJob(NamedTuple):
         segments: list[Segment] = []
         pieces: list[Piece] = []
         count = 0
-        rest = tail_segments(
-            self.tokenizer.rules, self.text, target_chars=self._target_chars(num_tokens)
-        )
+        target_chars, limit = self._target_chars(num_tokens), self.tokenizer.max_uncut_chars
+        if limit is not None:
+            target_chars = max(1, min(target_chars, limit // 2))  # leaves room to look for a cut
+        rest = tail_segments(self.tokenizer.rules, self.text, target_chars=target_chars)
         for group in batch(rest, num_tokens=num_tokens):
             segments += group
             encoded = self._encode(group, is_covered=False)
@@ -235,7 +236,7 @@ class EncodeJob(NamedTuple):
                     text,
                     start=segment.start,
                     stop=segment.stop,
-                    target_chars=min(TARGET_CHARS, limit),
+                    target_chars=max(1, min(TARGET_CHARS, limit // 2)),
                 )
 
     def _cut_last(self, group: tuple[Segment, ...]) -> tuple[Segment, ...]:
