@@ -88,19 +88,10 @@ class SegmentedTokenizer:
         )
         info = replace(reference.info, has_proved_cuts=rules.kind != "none")
         probe = reference.encode("a", add_special_tokens=True).token_ids
-        state, fast, report = TokenizerState(memo_bytes), None, "not asked for"
+        state = TokenizerState(memo_bytes)
+        fast, report = None, "not asked for"
         if is_accelerated:
-            encode = partial(_encode_ids, reference.tokenizer)
-            engine, guard, report = admit_fastokens(reference, encode)
-            if engine is not None:
-                fast = TrustedEngine(
-                    engine=engine,
-                    guard=guard,
-                    encode_reference=encode,
-                    rules=rules,
-                    state=state,
-                    shadow_every=shadow_every,
-                )
+            fast, report = _admitted(reference, rules, state, shadow_every)
         tokenizer = cls(
             reference=reference,
             rules=rules,
@@ -255,6 +246,25 @@ class SegmentedTokenizer:
             is_complete=is_complete,
             num_chars=num_chars,
         )
+
+
+def _admitted(
+    reference: HuggingFaceTokenizer, rules: CutRules, state: TokenizerState, shadow_every: int
+) -> tuple[TrustedEngine | None, str]:
+    """Return the fast engine in service, if there is one that is admitted, and why."""
+    encode = partial(_encode_ids, reference.tokenizer)
+    engine, guard, report = admit_fastokens(reference, encode)
+    if engine is None:
+        return None, report
+    fast = TrustedEngine(
+        engine=engine,
+        guard=guard,
+        encode_reference=encode,
+        rules=rules,
+        state=state,
+        shadow_every=shadow_every,
+    )
+    return fast, report
 
 
 def _restore(
