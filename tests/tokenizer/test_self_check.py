@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import small_models
 from faulty_engine import FaultyEngine, reference_of
 
 from foreword import demo
@@ -20,10 +21,11 @@ from foreword.assets.load import load_assets
 from foreword.tokenizer import segmented
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
+from foreword.tokenizer.normalized import TwinWithoutNormalizer
 from foreword.tokenizer.segmented import SegmentedTokenizer
 from foreword.tokenizer.segments import CutRules, prove_file
 from foreword.tokenizer.self_check import FAILED_SELF_CHECK, passes_self_check
-from foreword.tokenizer.trusted import TrustedEngine
+from foreword.tokenizer.trusted import Admission, TrustedEngine
 from foreword.types import TokenIds
 
 TEXT = "the tokens of a chat grow by a turn, and the next one begins here. " * 200
@@ -56,6 +58,26 @@ def test_cuts_that_are_wrong_are_found_at_load(
     assert tokenizer.rules.kind == "none"
     assert tokenizer.cut_report["reasons"] == [FAILED_SELF_CHECK]
     assert not tokenizer.info.has_proved_cuts
+    got = tokenizer.encode(TEXT, add_special_tokens=False).token_ids
+    assert got == reference.encode(TEXT, add_special_tokens=False).token_ids
+
+
+@pytest.mark.parametrize("is_accelerated", [False, True])
+def test_a_wrong_twin_is_found_at_load(
+    reference: HuggingFaceTokenizer, monkeypatch: pytest.MonkeyPatch, is_accelerated: bool
+) -> None:
+    """Also where a fast engine answers: the twin serves when that is found out."""
+
+    def admit(*_: object) -> Admission:
+        return Admission(FaultyEngine(reference.tokenizer, lambda _: False), None, "admitted")
+
+    def find_wrongly(*_: object) -> TwinWithoutNormalizer:
+        return TwinWithoutNormalizer(tokenizer=small_models.byte_level(), replaces=None)
+
+    monkeypatch.setattr(segmented, "admit_fastokens", admit)
+    monkeypatch.setattr(segmented, "find_twin", find_wrongly)
+    tokenizer = SegmentedTokenizer.over(reference, is_accelerated=is_accelerated)
+    assert tokenizer.twin is None
     got = tokenizer.encode(TEXT, add_special_tokens=False).token_ids
     assert got == reference.encode(TEXT, add_special_tokens=False).token_ids
 

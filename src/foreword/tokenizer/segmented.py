@@ -108,9 +108,7 @@ class SegmentedTokenizer:
             engine_report=report,
             twin=find_twin(reference.tokenizer, reference.file),
         )
-        is_sound = passes_self_check(tokenizer, reference)
-        state.reset()
-        if is_sound:
+        if _is_sound(tokenizer):
             return tokenizer
         return replace(
             tokenizer,
@@ -265,6 +263,19 @@ def _admitted(
         shadow_every=shadow_every,
     )
     return fast, report
+
+
+def _is_sound(tokenizer: SegmentedTokenizer) -> bool:
+    """Try the tokenizer as it serves, and as it would without its fast engine."""
+    ways = [tokenizer]
+    if tokenizer.fast is not None:
+        ways.append(replace(tokenizer, fast=None))
+    for way in ways:
+        is_sound = passes_self_check(way, tokenizer.reference)
+        tokenizer.state.reset()
+        if not is_sound:
+            return False
+    return True
 
 
 def _restore(
