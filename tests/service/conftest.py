@@ -19,6 +19,7 @@ import uvicorn
 import foreword.demo
 from foreword.service import logs
 from foreword.service.http import Service
+from foreword.service.server import make_protocol
 from foreword.service.settings import Settings
 from foreword.service.state import ServiceState
 
@@ -54,8 +55,8 @@ class Running:
         self.port: int = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         config = uvicorn.Config(
-            Service(state), loop="uvloop", http="httptools", ws="none", log_config=None,
-            access_log=False, lifespan="on", timeout_graceful_shutdown=5,
+            Service(state), loop="uvloop", http=make_protocol(state.settings), ws="none",
+            log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5,
         )  # fmt: skip
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, args=([self.listener],))

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,26 @@ def test_slow_clients_hold_nobody_up(make_state: Any, running: Any) -> None:
             assert client.recv(64).startswith(b"HTTP/1.1 408")
             client.close()
         assert metric(server, 'foreword_deadline_hits_total{where="body"}') == 50
+
+
+def test_half_a_head_is_not_waited_for(make_state: Any, running: Any) -> None:
+    with running(make_state(body_deadline_seconds=0.4)) as server:
+        whole = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+        texts = (b"", b"POST /tokenize HTTP/1.1\r\nHo", whole + b"GET ")
+        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in texts]
+        started = time.monotonic()
+        for client, text in zip(slow, texts, strict=True):
+            client.sendall(text)
+        answers = [b"".join(iter(partial(client.recv, 4096), b"")) for client in slow]
+        for client in slow:
+            client.close()
+        assert 0.3 < time.monotonic() - started < 3
+        assert answers[:2] == [b"", b""]
+        assert answers[2].startswith(b"HTTP/1.1 200")
+        with httpx.Client() as patient:  # a connection kept open between requests is no half head
+            for _ in range(2):
+                assert patient.get(f"{server.url}/health").status_code == 200
+                time.sleep(0.6)
 
 
 def test_a_body_that_says_it_is_too_large_is_not_read(make_state: Any, running: Any) -> None:

@@ -162,3 +162,8 @@ def test_an_engines_address_is_checked_before_the_port_is_opened(
     told = "".join(capfd.readouterr())
     assert words in told
     assert "listening" not in told
+
+
+def test_an_authority_alone_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="needs tls_certificate_file"):
+        Settings(models=("m",), tls_ca_file="ca.pem")

@@ -79,6 +79,31 @@ def test_what_is_no_json_is_left_to_the_decoder(body: bytes) -> None:
     check_structure(body, SMALL)
 
 
+def body_with(text: bytes) -> bytes:
+    return b'{"prompt":"' + b"x" * 2**20 + b'",' + text + b"}"
+
+
+@pytest.mark.parametrize("number", [b"1" * 101, b"-0." + b"5" * 101, b"[1e" + b"0" * 101 + b"]"])
+@pytest.mark.parametrize("pad", [0, 2**20 - 60, 3 * 2**20])
+def test_a_number_without_end_is_refused(number: bytes, pad: int) -> None:
+    """Also where it lies across two of the parts that are looked at."""
+    body = body_with(b'"pad":"' + b"y" * pad + b'","seed":' + number)
+    with pytest.raises(InvalidRequest, match="more than 100 digits"):
+        check_structure(body, Settings(models=("m",)))
+
+
+@pytest.mark.parametrize("text", [b'"seed":' + b"1" * 100, b'"a":"' + b"1" * 5000 + b'"'])
+def test_digits_in_text_and_numbers_as_they_are_meant_pass(text: bytes) -> None:
+    check_structure(body_with(text), Settings(models=("m",)))
+
+
+def test_strings_without_anything_between_are_left_to_the_decoder_at_once() -> None:
+    body = b'"' + b"," * 1_100_000 + b'"' * 8_000_000
+    started = time.perf_counter()
+    check_structure(body, Settings(models=("m",)))
+    assert time.perf_counter() - started < 3
+
+
 BODIES = {
     "lists": ("/v1/completions/render", b'{"prompt":[' + b"[5]," * 4_000_000 + b"[5]]}"),
     "names": (

@@ -63,3 +63,9 @@ def test_many_threads_at_once() -> None:
         thread.join()
     assert not faults
     assert len(writer._blocks) <= 8 + 4
+
+
+def test_who_finds_enough_forgotten_forgets_nothing() -> None:
+    writer = TokenIdsWriter(max_bytes=8 * 22_000)
+    writer._forget()  # another thread was faster
+    assert not writer._blocks

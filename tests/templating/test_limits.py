@@ -175,3 +175,15 @@ def test_a_stopped_template_renders_again() -> None:
     with pytest.raises(TemplateRejected):
         template.render({"n": 1000}, limits)
     assert template.render({"n": 3}, limits).text == "012"
+
+
+def test_wrapping_costs_by_the_line_and_by_the_word() -> None:
+    """A line is microseconds of Python's own, and copies what is left of its word."""
+    template = compile_template("{{ x | wordwrap(width=2) }}")
+    for text in ("a" * 400_000, "a b " * 300_000):
+        started = time.monotonic()
+        with pytest.raises(TemplateRejected, match="max_work"):
+            template.render({"x": text})
+        assert time.monotonic() - started < 1
+    assert template.render({"x": "aa bb"}).text == "aa\nbb"
+    assert len(template.render({"x": "a b " * 20_000}).text) >= 40_000

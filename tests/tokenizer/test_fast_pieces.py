@@ -125,3 +125,37 @@ def test_a_window_does_not_ask_for_a_long_piece(reference: HuggingFaceTokenizer,
     assert got.token_ids == (full[:size] if keep == "head" else full[-size:])
     assert size >= 100
     assert sum(map(len, asked)) < 10_000
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+@pytest.mark.parametrize("keep", [None, "head", "tail"])
+def test_stretches_below_the_limit_are_found_wherever_they_lie(
+    reference: HuggingFaceTokenizer, is_fast: bool, keep: str | None
+) -> None:
+    """Files in base64, say: a look here and there meets none of the few cuts between them."""
+    tokenizer, _ = over(reference, max_uncut_chars=9000)
+    tokenizer = tokenizer if is_fast else replace(tokenizer, fast=None)
+    rng = random.Random(9)
+    blobs = ["".join(rng.choices("abcdefghij", k=8000)) for _ in range(40)]
+    text = "\n\n".join(f"File {place} of the upload:\n{blob}" for place, blob in enumerate(blobs))
+    full = reference.encode(text, add_special_tokens=False).token_ids
+    window = None if keep is None else Window(num_tokens=9000, keep=keep)  # type: ignore[arg-type]
+    got = tokenizer.encode(text, add_special_tokens=False, window=window).token_ids
+    assert len(got) >= min(9000, len(full))
+    assert got == (full[-len(got) :] if keep == "tail" else full[: len(got)])
+
+
+def test_a_short_text_is_cut_too_before_it_is_refused(reference: HuggingFaceTokenizer) -> None:
+    tokenizer = SegmentedTokenizer.over(reference, max_uncut_chars=600)
+    text = some_text(random.Random(10), 1500)
+    got = tokenizer.encode(text, add_special_tokens=False).token_ids
+    assert got == reference.encode(text, add_special_tokens=False).token_ids
+    with pytest.raises(InvalidRequest, match="max_uncut_chars"):
+        tokenizer.encode("a" * 1500, add_special_tokens=False)
+
+
+def test_a_copy_keeps_its_sampling_and_a_verdict(reference: HuggingFaceTokenizer) -> None:
+    tokenizer, _ = over(reference)
+    assert tokenizer.__reduce__()[1][-2:] == (True, 0)
+    tokenizer.state.put_in_quarantine("found out")
+    assert tokenizer.__reduce__()[1][-2:] == (False, 0)

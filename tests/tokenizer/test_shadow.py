@@ -98,3 +98,13 @@ def test_ids_are_compared_at_their_own_bounds(tokenizer: SegmentedTokenizer) -> 
     assert wanted.tobytes() in shifted.tobytes()
     assert agrees(tokenizer.rules, TEXT, wanted, lambda _: [wanted], 101)
     assert not agrees(tokenizer.rules, TEXT, shifted, lambda _: [wanted], 101)
+
+
+def test_a_text_that_repeats_itself_is_compared_whole(tokenizer: SegmentedTokenizer) -> None:
+    """Its stretches stand everywhere, also in an answer of which half is lost."""
+    text = "The same sentence, once more and again. " * 4000
+    reference = reference_of(tokenizer.reference.tokenizer)
+    ids = ids_of(tokenizer, text)
+    for number in range(1, 2002, 100):
+        assert agrees(tokenizer.rules, text, ids, reference, number)
+        assert not agrees(tokenizer.rules, text, ids[: len(ids) // 2], reference, number)

@@ -88,7 +88,7 @@ def make_chat_params(
     if not trust_request_template and (chat_template is not None or in_kwargs is not None):
         raise InvalidRequest(
             "The request brings its own chat template, which this installation does not trust."
-            " Drop chat_template, or let the operator allow templates of requests."
+            " Drop chat_template, or let the operator set trust_request_chat_template."
         )
     template = chat_template if chat_template is not None else in_kwargs
     return ChatParams(

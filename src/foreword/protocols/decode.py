@@ -180,6 +180,7 @@ def _reason(reason: str) -> str:
 
 def _too_deep(max_nesting: int) -> InvalidRequest:
     return InvalidRequest(
-        f"The body nests arrays and objects more than {max_nesting} deep. Flatten it.",
+        f"The body nests arrays and objects more than {max_nesting} deep (the setting"
+        " max_nesting). Flatten it.",
         details={"max_nesting": max_nesting},
     )

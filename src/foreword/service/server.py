@@ -13,10 +13,13 @@ import socket
 import ssl
 import sys
 import time
+from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
+from foreword.service.connections import HeadDeadlineProtocol
 from foreword.service.http import Service
 from foreword.service.logs import log
 from foreword.service.settings import Settings
@@ -98,11 +101,16 @@ class Server(uvicorn.Server):
         )
 
 
+def make_protocol(settings: Settings) -> Any:
+    """Return what uvicorn makes a connection of."""
+    return partial(HeadDeadlineProtocol, head_seconds=settings.body_deadline_seconds)
+
+
 def _config(service: Service, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         service,
         loop="uvloop",
-        http="httptools",
+        http=make_protocol(settings),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -347,7 +347,7 @@ class Settings:
     # -- how long
     render_deadline_seconds: float = _seconds(30.0, "time a request may render, queue not counted")
     queue_deadline_seconds: float = _seconds(10.0, "time a request may wait for a thread")
-    body_deadline_seconds: float = _seconds(30.0, "time a client may take to send its body")
+    body_deadline_seconds: float = _seconds(30.0, "time a client may take to send its request")
     stuck_grace_seconds: float = _knob(
         5.0,
         "deadlines",
@@ -381,7 +381,7 @@ class Settings:
     max_template_work: int = _limit(4_000_000, "steps a chat template may take")
     max_json_containers: int = _limit(100_000, "objects and arrays of a body")
     max_json_members: int = _limit(200_000, "named values of a body's objects")
-    max_json_values: int = _limit(1_000_000, "values of a body; a token id is one")
+    max_json_values: int = _limit(400_000, "values of a body; a token id is one")
     max_nesting: int = _knob(
         200, "limits", "arrays and objects of a body inside each other", low=2, high=200
     )
@@ -408,6 +408,12 @@ class Settings:
                 param="tls_key_file",
             )
 
+        if self.tls_ca_file is not None and self.tls_certificate_file is None:
+            raise InvalidRequest(
+                "tls_ca_file checks the certificates of clients, which needs"
+                " tls_certificate_file and tls_key_file.",
+                param="tls_ca_file",
+            )
         self._check_secrets()
         self._check_engine()
         check_adapters(self)

@@ -16,6 +16,12 @@ from foreword.stopping import check_stop
 
 _STEPS_A_CHECK = 10_000
 _FEW = 20_000
+MAX_DIGITS = 100
+"""The longest number that is meant has 20."""
+_LARGE_BYTES = 2**20
+"""A smaller body is read in 20 ms, whatever its numbers are."""
+_DIGITS = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_LONG_RUN = b"0" * (MAX_DIGITS + 1)
 
 
 class Structure(NamedTuple):
@@ -29,8 +35,14 @@ class Structure(NamedTuple):
 def check_structure(body: bytes, settings: Settings) -> None:
     """Check how many objects and arrays, members of objects, and values a body has.
 
-    Raises: `InvalidRequest` for the first limit that is broken.
+    Raises: `InvalidRequest` for the first limit that is broken, and for a number without end.
     """
+    if len(body) > _LARGE_BYTES and _has_long_number(body):
+        raise InvalidRequest(
+            f"A number in the body has more than {MAX_DIGITS} digits in a row. Send it as text, or"
+            " shorter.",
+            details={"max_digits": MAX_DIGITS},
+        )
     limits = Structure(
         settings.max_json_containers, settings.max_json_members, settings.max_json_values
     )
@@ -46,6 +58,32 @@ def check_structure(body: bytes, settings: Settings) -> None:
                 f" (the setting {name}). Send a shorter request.",
                 details={"at_least": number, name: limit},
             )
+
+
+def _has_long_number(body: bytes) -> bool:
+    """Say whether a number outside strings is longer than any that is meant.
+
+    Why: reading and writing one takes the square of its length, and nothing can interrupt it.
+    """
+    overlap = MAX_DIGITS + 1
+    for start in range(0, len(body), _LARGE_BYTES):
+        check_stop()
+        part = body[start : start + _LARGE_BYTES + overlap].translate(_DIGITS)
+        if _LONG_RUN in part:
+            return _LONG_RUN in _outside_strings(body).translate(_DIGITS)
+    return False
+
+
+def _outside_strings(body: bytes) -> bytes:
+    """Return what stands outside strings, with a space for each string."""
+    parts, place, num_strings = [], 0, 0
+    while (quote := body.find(b'"', place)) >= 0:
+        parts.append(body[place:quote])
+        place = _end_of_string(body, quote + 1)
+        num_strings += 1
+        if num_strings % _STEPS_A_CHECK == 0:
+            check_stop()
+    return b" ".join((*parts, body[place:]))
 
 
 def _is_small(body: bytes, limits: Structure) -> bool:
@@ -66,7 +104,8 @@ def _count(body: bytes, start: int, stop: int) -> Structure:
 def _count_outside_strings(body: bytes, limits: Structure) -> Structure:
     """Count outside strings, until a limit is broken; what is no JSON may be counted anyhow."""
     total, place, num_strings = Structure(0, 0, 0), 0, 0
-    while _fits(total, limits):
+    # Before every string but one stands a bracket, a colon or a comma; else it is no JSON.
+    while _fits(total, limits) and num_strings <= sum(limits) + 1:
         quote = body.find(b'"', place)
         found = _count(body, place, len(body) if quote < 0 else quote)
         total = Structure(*map(sum, zip(total, found, strict=True)))

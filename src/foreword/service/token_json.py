@@ -61,7 +61,8 @@ class TokenIdsWriter:
 
     def _forget(self) -> None:
         try:
-            oldest = list(islice(self._blocks, len(self._blocks) - self._max_blocks))
+            # Another thread may have forgotten enough in the meantime.
+            oldest = list(islice(self._blocks, max(0, len(self._blocks) - self._max_blocks)))
         except RuntimeError:  # another thread changed it meanwhile, and forgets as well
             return
         for key in oldest:

@@ -104,15 +104,13 @@ class Work:
         check_stop()
         rendered = time.perf_counter()
         request_id = request_id or request.request_id or make_request_id()
-        wires = [
-            to_json(
-                model.renderer.to_generate_request(
-                    line.engine_input, request, request_id, index if len(lines) > 1 else None
-                ),
-                write_ids=self._ids.write,
+        wires = []
+        for index, line in enumerate(lines):
+            made = model.renderer.to_generate_request(
+                line.engine_input, request, request_id, index if len(lines) > 1 else None
             )
-            for index, line in enumerate(lines)
-        ]
+            wires.append(to_json(made, write_ids=self._ids.write))
+            check_stop()
         self._report(model, lines, parsed - started, time.perf_counter() - rendered)
         inputs = [line.engine_input for line in lines]
         return Answer(200, b"[" + b",".join(wires) + b"]", _headers(model, inputs, request_id))

@@ -29,6 +29,7 @@ Guard = Callable[..., Any]
 
 MAX_ROUND_DIGITS = 4096
 MAX_JSON_INDENT = 64
+_STEPS_A_LINE = 20
 
 
 @pass_context
@@ -96,7 +97,11 @@ def _center(meter: Meter, value: Any, /, width: Any = 80, *args: Any, **kwargs: 
     return value
 
 
-def _wrap(meter: Meter, value: Any, /, *args: Any, **kwargs: Any) -> Any:
+def _wrap(meter: Meter, value: Any, /, width: Any = 79, *args: Any, **kwargs: Any) -> Any:
+    if isinstance(value, str) and isinstance(width, int):
+        # A line costs microseconds, and what is left of a long word is copied for each.
+        word, step = max(map(len, value.split()), default=0), max(width, 1)
+        meter.spend(len(value) // step * _STEPS_A_LINE + word * word // step // 1024)
     longest = max([len(arg) for arg in (*args, *kwargs.values()) if isinstance(arg, str)] or [1])
     meter.allocate(meter.measure(value) * (1 + longest))
     return value

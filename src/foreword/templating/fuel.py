@@ -107,8 +107,8 @@ class Meter:
         limit = self.limits.max_output_chars
         raise TemplateRejected(
             reason=f"it makes a text or value of {_count(num_chars)} characters; at most {limit}"
-            " are allowed (the limit max_output_chars). Send a shorter conversation, or raise"
-            " the limit.",
+            " are allowed (the limit max_output_chars; in a service max_template_output_chars)."
+            " Send a shorter conversation, or raise the limit.",
             details={"limit": "max_output_chars", "max_output_chars": limit},
         )
 

@@ -17,6 +17,7 @@ from foreword.tokenizer.segments import (
     CutRules,
     iterate_cuts,
     iterate_cuts_backwards,
+    iterate_cuts_in_full,
 )
 from foreword.types import Offsets, Span, TokenIds, make_token_ids
 
@@ -58,22 +59,34 @@ def head_segments(
     text: str,
     *,
     start: int = 0,
-    stop: int | None = None,
     target_chars: int = TARGET_CHARS,
     at_messages: bool = True,
 ) -> Iterator[Segment]:
-    """Yield the segments of `plan`, found one by one from the front, up to the cut `stop` (None:
-    the end).
+    """Yield the segments of `plan`, found one by one from the front.
 
     With `at_messages` a long message is cut alike wherever it stands, so that its pieces are found
     in the memo; that takes more looking than cuts about `target_chars` apart.
     """
-    end = len(text) if stop is None else stop
     cuts = iterate_cuts(
-        rules, text, start=start, stop=end, target_chars=target_chars, at_messages=at_messages
+        rules, text, start=start, target_chars=target_chars, at_messages=at_messages
     )
+    yield from _between(rules, text, start, cuts, len(text))
+
+
+def shorter_segments(
+    rules: CutRules, text: str, segment: Segment, *, target_chars: int
+) -> Iterator[Segment]:
+    """Yield what a segment that is too long can be cut into, from the front, reading all of it."""
+    start, stop = segment.start, segment.stop
+    cuts = iterate_cuts_in_full(rules, text, start=start, stop=stop, target_chars=target_chars)
+    yield from _between(rules, text, start, cuts, stop)
+
+
+def _between(
+    rules: CutRules, text: str, start: int, cuts: Iterable[int], stop: int
+) -> Iterator[Segment]:
     last = start
-    for cut in chain(cuts, (end,)):
+    for cut in chain(cuts, (stop,)):
         if cut > last:
             yield make_segment(rules, text, last, cut)
         last = cut

@@ -17,6 +17,7 @@ from foreword.tokenizer.encode import (
     batch,
     head_segments,
     make_segment,
+    shorter_segments,
     tail_segments,
 )
 from foreword.tokenizer.huggingface import not_utf8
@@ -95,7 +96,9 @@ class EncodeJob(NamedTuple):
     def encode_head(self, num_tokens: int | None) -> tuple[Piece, bool]:
         """Encode from the front, until `num_tokens` ids are found or the text ends."""
         target_chars = self._target_chars(num_tokens)
-        if 0 < len(self.text) <= target_chars and not self._is_long():
+        limit = self.tokenizer.max_uncut_chars
+        most = target_chars if limit is None else min(target_chars, limit)
+        if 0 < len(self.text) <= most and not self._is_long():
             return self._encode_short(), True
         known = self._find_known()
         if known is not None and num_tokens is not None and known.num_tokens >= num_tokens:
@@ -120,7 +123,6 @@ class EncodeJob(NamedTuple):
 
     def _encode_short(self) -> Piece:
         """Encode a text that is one piece, where every step beside the encoding would show."""
-        self.tokenizer.check_uncut(len(self.text))
         state, key = self.tokenizer.state, (self.scope, self.with_offsets, self.text)
         (piece,) = state.find_segments((key,))
         if piece is None:
@@ -137,10 +139,7 @@ class EncodeJob(NamedTuple):
         segments: list[Segment] = []
         pieces: list[Piece] = []
         count = 0
-        target_chars, limit = self._target_chars(num_tokens), self.tokenizer.max_uncut_chars
-        if limit is not None:
-            target_chars = max(1, min(target_chars, limit // 2))  # leaves room to look for a cut
-        rest = tail_segments(self.tokenizer.rules, self.text, target_chars=target_chars)
+        rest = self._tail_segments(self._target_chars(num_tokens))
         for group in batch(rest, num_tokens=num_tokens):
             segments += group
             encoded = self._encode(group, is_covered=False)
@@ -219,25 +218,31 @@ class EncodeJob(NamedTuple):
     # -- pieces -----------------------------------------------------------------------------------
 
     def _head_segments(self, start: int, target_chars: int) -> Iterator[Segment]:
-        """Yield what follows `start` in pieces; one too long for a call is cut once more."""
-        rules, text, limit = self.tokenizer.rules, self.text, self.tokenizer.max_uncut_chars
+        """Yield what follows `start` in pieces, from the front."""
+        limit = self.tokenizer.max_uncut_chars
         for segment in head_segments(
-            rules,
-            text,
+            self.tokenizer.rules,
+            self.text,
             start=start,
             target_chars=target_chars if limit is None else min(target_chars, limit),
             at_messages=not self._takes_fast(),
         ):
-            if limit is None or segment.stop - segment.start <= limit:
-                yield segment
-            else:
-                yield from head_segments(
-                    rules,
-                    text,
-                    start=segment.start,
-                    stop=segment.stop,
-                    target_chars=max(1, min(TARGET_CHARS, limit // 2)),
-                )
+            yield from self._within_limit(segment)
+
+    def _tail_segments(self, target_chars: int) -> Iterator[Segment]:
+        """Yield the text in pieces, the last first."""
+        for segment in tail_segments(self.tokenizer.rules, self.text, target_chars=target_chars):
+            yield from reversed(self._within_limit(segment))
+
+    def _within_limit(self, segment: Segment) -> Sequence[Segment]:
+        """Return a piece, or where it is too long for a call the pieces it can be cut into."""
+        limit = self.tokenizer.max_uncut_chars
+        if limit is None or segment.stop - segment.start <= limit:
+            return (segment,)
+        target_chars = max(1, min(TARGET_CHARS, limit // 2))
+        return tuple(
+            shorter_segments(self.tokenizer.rules, self.text, segment, target_chars=target_chars)
+        )
 
     def _cut_last(self, group: tuple[Segment, ...]) -> tuple[Segment, ...]:
         if not group or not self._is_long() or group[-1].stop != len(self.text):

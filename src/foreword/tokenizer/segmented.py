@@ -53,12 +53,14 @@ class SegmentedTokenizer:
     """Encodes what needs no normalizer, sooner."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Memos and engine are this process's own; a copy builds its own.
+        # Memos and engine are this process's own; a copy builds its own, but not an engine that
+        # was found out.
         return _restore, (
             self.reference,
             self.state.memo_bytes,
             self.max_uncut_chars,
-            self.fast is not None,
+            self.is_fast,
+            DEFAULT_SHADOW_EVERY if self.fast is None else self.fast.shadow_every,
         )
 
     def pair_shape(self) -> PairShape:
@@ -271,7 +273,8 @@ def _is_sound(tokenizer: SegmentedTokenizer) -> bool:
     if tokenizer.fast is not None:
         ways.append(replace(tokenizer, fast=None))
     for way in ways:
-        is_sound = passes_self_check(way, tokenizer.reference)
+        # Its limit is for what a client sends.
+        is_sound = passes_self_check(replace(way, max_uncut_chars=None), tokenizer.reference)
         tokenizer.state.reset()
         if not is_sound:
             return False
@@ -283,12 +286,14 @@ def _restore(
     memo_bytes: int,
     max_uncut_chars: int | None,
     is_accelerated: bool,
+    shadow_every: int,
 ) -> SegmentedTokenizer:
     return SegmentedTokenizer.over(
         reference,
         memo_bytes=memo_bytes,
         max_uncut_chars=max_uncut_chars,
         is_accelerated=is_accelerated,
+        shadow_every=shadow_every,
     )
 
 

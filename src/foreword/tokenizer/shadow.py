@@ -40,11 +40,16 @@ def agrees(
     """
     start, stop = choose_stretch(rules, text, number)
     (wanted,) = encode_reference([make_segment(rules, text, start, stop).of(text)])
-    if start == 0:
-        return ids == wanted if stop == len(text) else ids[: len(wanted)] == wanted
-    if stop == len(text):
-        return ids[max(len(ids) - len(wanted), 0) :] == wanted
-    return _stands_in(wanted, ids)
+    if (start, stop) == (0, len(text)):
+        return ids == wanted
+    if start == 0 and ids[: len(wanted)] != wanted:
+        return False
+    if stop == len(text) and ids[max(len(ids) - len(wanted), 0) :] != wanted:
+        return False
+    num_places = _count_places(wanted, ids)
+    if num_places > 1:  # a text that repeats itself: which of them is meant, and are all there?
+        return ids == encode_reference([text])[0]
+    return num_places == 1
 
 
 def choose_stretch(rules: CutRules, text: str, number: int) -> Stretch:
@@ -62,11 +67,12 @@ def choose_stretch(rules: CutRules, text: str, number: int) -> Stretch:
     return whole if stop is None else Stretch(start, stop)
 
 
-def _stands_in(wanted: TokenIds, ids: TokenIds) -> bool:
-    """Say whether one row of ids is part of another."""
+def _count_places(wanted: TokenIds, ids: TokenIds) -> int:
+    """Count the places where one row of ids stands in another, up to 2."""
     size = ids.itemsize
     row, part = ids.tobytes(), wanted.tobytes()
-    place = row.find(part)
-    while place >= 0 and place % size:
+    count, place = 0, row.find(part)
+    while place >= 0 and count < 2:
+        count += place % size == 0
         place = row.find(part, place + 1)
-    return place >= 0
+    return count

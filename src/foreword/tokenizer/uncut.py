@@ -17,7 +17,7 @@ def check_uncut(num_chars: int, max_uncut_chars: int | None) -> None:
         return
     raise InvalidRequest(
         f"The prompt has a stretch of {num_chars} characters at which its text cannot be cut for"
-        f" tokenization; at most {max_uncut_chars} are accepted in one stretch. Put spaces or line"
-        " breaks into it, or shorten it.",
+        f" tokenization; at most {max_uncut_chars} are accepted in one stretch (the setting"
+        " max_uncut_chars). Put spaces or line breaks into it, or shorten it.",
         details={"num_chars": num_chars, "max_uncut_chars": max_uncut_chars},
     )

@@ -11,6 +11,7 @@ prove, cuts.
 from foreword.tokenizer.segments.cuts import (
     iterate_cuts,
     iterate_cuts_backwards,
+    iterate_cuts_in_full,
     next_cut,
     next_token_cut,
     previous_cut,
@@ -25,6 +26,7 @@ __all__ = [
     "CutRules",
     "iterate_cuts",
     "iterate_cuts_backwards",
+    "iterate_cuts_in_full",
     "next_cut",
     "next_token_cut",
     "no_cuts",

@@ -102,14 +102,15 @@ def index_added_tokens(
     `is_identity`: the normalizer changes nothing, so that normalized tokens are seen in the text
     as it is. Otherwise they are compared with ASCII neighbours only, which a normalizer has been
     tried to keep, or to lower-case (`lowers`). `splits_special`: matches of special tokens are
-    found and given up.
+    found and given up, so no token is sure to be one.
     """
     raw = [token for token in tokens if token.content and not token.normalized]
     normalized = [token for token in tokens if token.content and token.normalized]
     seen = raw + normalized if is_identity else raw
     # Raw ones too: a token that was added twice, with other flags, is looked for both ways.
     hidden = [] if is_identity else [token.content for token in (*raw, *normalized)]
-    given_up = [t.content for t in seen if t.single_word or (splits_special and t.special)]
+    # The library gives up whatever was ever added as special, and shows the last row alone.
+    given_up = [token.content for token in seen if token.single_word or splits_special]
     anchors = _index_anchors(raw, normalized if is_identity else [], given_up)
     return AddedTokens(
         inner=_index_inner(token.content for token in seen),

@@ -15,19 +15,26 @@ from foreword.tokenizer.segments.rules import CutRules
 WINDOW_CHARS = 512
 """How far a search between words looks before it gives up."""
 _MAX_REFUSALS = 64
+_MAX_REFUSALS_IN_FULL = 200_000
+"""A fifth of a second: more only where nearly every place looks like a cut and is none."""
 _MAX_TOKENS_PASSED = 8
 _LOOKAHEAD_CHARS = 2
 _LAST_LOOK_CHARS = 32
 """Backwards, how much is looked at first; each further look is four times as wide."""
 
 
-def next_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:
-    """Return the first cut between words in `[start, stop)`, or None."""
+def next_cut(
+    rules: CutRules, text: str, start: int, stop: int, *, max_refusals: int = _MAX_REFUSALS
+) -> int | None:
+    """Return the first cut between words in `[start, stop)`, or None.
+
+    Shapes: `max_refusals` bounds how many places that look like one are asked.
+    """
     if rules.places is None:
         return None
     place, refusals = max(start, 1), 0
     end = min(stop + _LOOKAHEAD_CHARS, len(text))
-    while refusals < _MAX_REFUSALS:
+    while refusals < max_refusals:
         found = rules.places.search(text, place, end)
         if found is None or found.start() >= min(stop, len(text)):
             return None
@@ -186,6 +193,32 @@ def _cut_beyond(
             return place if token is None else token
         reach *= 2
     return None
+
+
+def iterate_cuts_in_full(
+    rules: CutRules, text: str, *, start: int, stop: int, target_chars: int
+) -> Iterator[int]:
+    """Yield cuts in `(start, stop)`, about `target_chars` apart, and read all that lies between.
+
+    Why: a stretch is only called too long when all of it was looked at.
+    """
+    tokens, last = _TokenCuts(rules, text), start
+    while stop - last > target_chars:
+        near = last + target_chars
+        place = next_cut(rules, text, near, stop, max_refusals=_MAX_REFUSALS_IN_FULL)
+        token = tokens.next(near, stop if place is None else place)
+        following = next((one for one in (token, place) if one is not None), stop)
+        if following - near > target_chars:
+            # What comes now is long by itself: it begins as late as it can.
+            following = _last_cut(rules, text, last + 1, near) or following
+        last = following
+        if last < stop:
+            yield last
+
+
+def _last_cut(rules: CutRules, text: str, start: int, stop: int) -> int | None:
+    places = (previous_cut(rules, text, start, stop), previous_token_cut(rules, text, start, stop))
+    return max((place for place in places if place is not None), default=None)
 
 
 def iterate_cuts_backwards(
