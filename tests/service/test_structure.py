@@ -83,16 +83,16 @@ def body_with(text: bytes) -> bytes:
     return b'{"prompt":"' + b"x" * 2**20 + b'",' + text + b"}"
 
 
-@pytest.mark.parametrize("number", [b"1" * 101, b"-0." + b"5" * 101, b"[1e" + b"0" * 101 + b"]"])
+@pytest.mark.parametrize("number", [b"1" * 41, b"-0." + b"5" * 41, b"[1e" + b"0" * 41 + b"]"])
 @pytest.mark.parametrize("pad", [0, 2**20 - 60, 3 * 2**20])
 def test_a_number_without_end_is_refused(number: bytes, pad: int) -> None:
     """Also where it lies across two of the parts that are looked at."""
     body = body_with(b'"pad":"' + b"y" * pad + b'","seed":' + number)
-    with pytest.raises(InvalidRequest, match="more than 100 digits"):
+    with pytest.raises(InvalidRequest, match="more than 40 digits"):
         check_structure(body, Settings(models=("m",)))
 
 
-@pytest.mark.parametrize("text", [b'"seed":' + b"1" * 100, b'"a":"' + b"1" * 5000 + b'"'])
+@pytest.mark.parametrize("text", [b'"seed":' + b"1" * 40, b'"a":"' + b"1" * 5000 + b'"'])
 def test_digits_in_text_and_numbers_as_they_are_meant_pass(text: bytes) -> None:
     check_structure(body_with(text), Settings(models=("m",)))
 

@@ -381,7 +381,7 @@ class Settings:
     max_template_work: int = _limit(4_000_000, "steps a chat template may take")
     max_json_containers: int = _limit(100_000, "objects and arrays of a body")
     max_json_members: int = _limit(200_000, "named values of a body's objects")
-    max_json_values: int = _limit(400_000, "values of a body; a token id is one")
+    max_json_values: int = _limit(300_000, "values of a body; a token id is one")
     max_nesting: int = _knob(
         200, "limits", "arrays and objects of a body inside each other", low=2, high=200
     )

@@ -16,7 +16,7 @@ from foreword.stopping import check_stop
 
 _STEPS_A_CHECK = 10_000
 _FEW = 20_000
-MAX_DIGITS = 100
+MAX_DIGITS = 40
 """The longest number that is meant has 20."""
 _LARGE_BYTES = 2**20
 """A smaller body is read in 20 ms, whatever its numbers are."""
