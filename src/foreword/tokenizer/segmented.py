@@ -269,9 +269,9 @@ def _admitted(
 
 def _is_sound(tokenizer: SegmentedTokenizer) -> bool:
     """Try the tokenizer as it serves, and as it would without its fast engine."""
-    ways = [tokenizer]
+    ways = [tokenizer]  # last, since what it warms is what serves
     if tokenizer.fast is not None:
-        ways.append(replace(tokenizer, fast=None))
+        ways.insert(0, replace(tokenizer, fast=None))
     for way in ways:
         # Its limit is for what a client sends.
         is_sound = passes_self_check(replace(way, max_uncut_chars=None), tokenizer.reference)
