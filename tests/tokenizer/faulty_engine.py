@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, pre_tokenizers
@@ -13,6 +13,9 @@ from tokenizers import Regex, Tokenizer, pre_tokenizers
 sys.path.insert(0, str(Path(__file__).parent))
 import small_models
 
+from foreword.tokenizer.accelerated import FastEngine
+from foreword.tokenizer.segmented import SegmentedTokenizer
+from foreword.tokenizer.trusted import TrustedEngine
 from foreword.types import TokenIds
 
 ADDED = ["<|end|>"]
@@ -50,3 +53,16 @@ def byte_level(pattern: str) -> Tokenizer:
         ]
     )
     return tokenizer
+
+
+def serving(plain: SegmentedTokenizer, engine: FastEngine) -> SegmentedTokenizer:
+    """Return the tokenizer with a fast engine in service, of which nothing is sampled."""
+    trusted = TrustedEngine(
+        engine=engine,
+        guard=None,
+        encode_reference=reference_of(plain.reference.tokenizer),
+        rules=plain.rules,
+        state=plain.state,
+        shadow_every=0,
+    )
+    return replace(plain, fast=trusted)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from faulty_engine import reference_of
+from faulty_engine import reference_of, serving
 from test_segmented import some_text
 
 from foreword import demo
@@ -20,7 +20,6 @@ from foreword.errors import InvalidRequest
 from foreword.tokenizer.huggingface import HuggingFaceTokenizer
 from foreword.tokenizer.load import get_tokenizer
 from foreword.tokenizer.segmented import SegmentedTokenizer
-from foreword.tokenizer.trusted import TrustedEngine
 from foreword.types import TokenIds, Window
 
 
@@ -49,15 +48,7 @@ def over(
 ) -> tuple[SegmentedTokenizer, list[str]]:
     plain = SegmentedTokenizer.over(reference, max_uncut_chars=max_uncut_chars)
     recorder = Recorder(reference)
-    trusted = TrustedEngine(
-        engine=recorder,
-        guard=None,
-        encode_reference=reference_of(reference.tokenizer),
-        rules=plain.rules,
-        state=plain.state,
-        shadow_every=0,
-    )
-    return replace(plain, fast=trusted), recorder.asked
+    return serving(plain, recorder), recorder.asked
 
 
 def test_a_long_text_is_a_few_long_pieces_and_grows_by_what_is_new(

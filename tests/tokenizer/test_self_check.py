@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 import small_models
-from faulty_engine import FaultyEngine, reference_of
+from faulty_engine import FaultyEngine, serving
 
 from foreword import demo
 from foreword.assets.load import load_assets
@@ -25,7 +25,7 @@ from foreword.tokenizer.normalized import TwinWithoutNormalizer
 from foreword.tokenizer.segmented import SegmentedTokenizer
 from foreword.tokenizer.segments import CutRules, prove_file
 from foreword.tokenizer.self_check import FAILED_SELF_CHECK, passes_self_check
-from foreword.tokenizer.trusted import Admission, TrustedEngine
+from foreword.tokenizer.trusted import Admission
 from foreword.types import TokenIds
 
 TEXT = "the tokens of a chat grow by a turn, and the next one begins here. " * 200
@@ -104,17 +104,7 @@ def test_an_answer_in_flight_when_its_engine_is_found_out_is_not_used(
     plain = SegmentedTokenizer.over(reference)
     engine = LateVerdict(FaultyEngine(reference.tokenizer, lambda _: True))
     engine.find_out = partial(plain.state.put_in_quarantine, "found out by another thread")
-    tokenizer = replace(
-        plain,
-        fast=TrustedEngine(
-            engine=engine,
-            guard=None,
-            encode_reference=reference_of(reference.tokenizer),
-            rules=plain.rules,
-            state=plain.state,
-            shadow_every=0,
-        ),
-    )
+    tokenizer = serving(plain, engine)
     want = reference.encode(text, add_special_tokens=False).token_ids
     for _ in range(2):
         assert tokenizer.encode(text, add_special_tokens=False).token_ids == want

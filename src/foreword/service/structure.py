@@ -7,6 +7,7 @@ strings is no structure, and is looked at only where it could matter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from foreword.errors import InvalidRequest
@@ -70,20 +71,21 @@ def _has_long_number(body: bytes) -> bool:
         check_stop()
         part = body[start : start + _LARGE_BYTES + overlap].translate(_DIGITS)
         if _LONG_RUN in part:
-            return _LONG_RUN in _outside_strings(body).translate(_DIGITS)
+            outside = b" ".join(body[first:last] for first, last in _outside_strings(body))
+            return _LONG_RUN in outside.translate(_DIGITS)
     return False
 
 
-def _outside_strings(body: bytes) -> bytes:
-    """Return what stands outside strings, with a space for each string."""
-    parts, place, num_strings = [], 0, 0
+def _outside_strings(body: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the stretches before, between and after strings, as places in the body."""
+    place = num_strings = 0
     while (quote := body.find(b'"', place)) >= 0:
-        parts.append(body[place:quote])
+        yield place, quote
         place = _end_of_string(body, quote + 1)
         num_strings += 1
         if num_strings % _STEPS_A_CHECK == 0:
             check_stop()
-    return b" ".join((*parts, body[place:]))
+    yield place, len(body)
 
 
 def _is_small(body: bytes, limits: Structure) -> bool:
@@ -103,18 +105,12 @@ def _count(body: bytes, start: int, stop: int) -> Structure:
 
 def _count_outside_strings(body: bytes, limits: Structure) -> Structure:
     """Count outside strings, until a limit is broken; what is no JSON may be counted anyhow."""
-    total, place, num_strings = Structure(0, 0, 0), 0, 0
-    # Before every string but one stands a bracket, a colon or a comma; else it is no JSON.
-    while _fits(total, limits) and num_strings <= sum(limits) + 1:
-        quote = body.find(b'"', place)
-        found = _count(body, place, len(body) if quote < 0 else quote)
-        total = Structure(*map(sum, zip(total, found, strict=True)))
-        if quote < 0:
+    total = Structure(0, 0, 0)
+    for num_strings, (start, stop) in enumerate(_outside_strings(body)):
+        total = Structure(*map(sum, zip(total, _count(body, start, stop), strict=True)))
+        # Before every string but one stands a bracket, a colon or a comma; else it is no JSON.
+        if not _fits(total, limits) or num_strings > sum(limits):
             break
-        place = _end_of_string(body, quote + 1)
-        num_strings += 1
-        if num_strings % _STEPS_A_CHECK == 0:
-            check_stop()
     return total
 
 

@@ -129,9 +129,12 @@ def batch(segments: Iterable[Segment], *, num_tokens: int) -> Iterator[tuple[Seg
         yield tuple(batched)
 
 
-def assemble(pieces: Iterable[TokenIds]) -> TokenIds:
-    """Return the ids of the whole from the ids of its segments, in order."""
-    whole = make_token_ids()
+def assemble(pieces: Iterable[TokenIds], *, onto: TokenIds | None = None) -> TokenIds:
+    """Return the ids of the whole from the ids of its segments, in order.
+
+    `onto` holds the ids before them, and is extended: a long beginning is not copied again.
+    """
+    whole = make_token_ids() if onto is None else onto
     for piece in pieces:
         whole.extend(piece)
     return whole

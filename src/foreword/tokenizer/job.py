@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from foreword.tokenizer.encode import (
     TARGET_CHARS,
     Segment,
+    assemble,
     assemble_offsets,
     batch,
     head_segments,
@@ -96,9 +97,7 @@ class EncodeJob(NamedTuple):
     def encode_head(self, num_tokens: int | None) -> tuple[Piece, bool]:
         """Encode from the front, until `num_tokens` ids are found or the text ends."""
         target_chars = self._target_chars(num_tokens)
-        limit = self.tokenizer.max_uncut_chars
-        most = target_chars if limit is None else min(target_chars, limit)
-        if 0 < len(self.text) <= most and not self._is_long():
+        if 0 < len(self.text) <= target_chars and not self._is_long():
             return self._encode_short(), True
         known = self._find_known()
         if known is not None and num_tokens is not None and known.num_tokens >= num_tokens:
@@ -208,23 +207,24 @@ class EncodeJob(NamedTuple):
 
     def _target_chars(self, num_tokens: int | None) -> int:
         is_one_word = self.tokenizer.rules.kind == "vocabulary"
-        if not self._takes_fast():
-            return _WORD_PIECE_CHARS if is_one_word else TARGET_CHARS
-        target = _FAST_WORD_PIECE_CHARS if is_one_word else _FAST_PIECE_CHARS
-        if num_tokens is None:
-            return target
-        return min(target, max(_CHARS_PER_TOKEN * num_tokens, TARGET_CHARS))
+        if self._takes_fast():
+            target = _FAST_WORD_PIECE_CHARS if is_one_word else _FAST_PIECE_CHARS
+            if num_tokens is not None:
+                target = min(target, max(_CHARS_PER_TOKEN * num_tokens, TARGET_CHARS))
+        else:
+            target = _WORD_PIECE_CHARS if is_one_word else TARGET_CHARS
+        limit = self.tokenizer.max_uncut_chars
+        return target if limit is None else min(target, limit)
 
     # -- pieces -----------------------------------------------------------------------------------
 
     def _head_segments(self, start: int, target_chars: int) -> Iterator[Segment]:
         """Yield what follows `start` in pieces, from the front."""
-        limit = self.tokenizer.max_uncut_chars
         for segment in head_segments(
             self.tokenizer.rules,
             self.text,
             start=start,
-            target_chars=target_chars if limit is None else min(target_chars, limit),
+            target_chars=target_chars,
             at_messages=not self._takes_fast(),
         ):
             yield from self._within_limit(segment)
@@ -302,9 +302,7 @@ class EncodeJob(NamedTuple):
         self, known: _Known | None, segments: Sequence[Segment], pieces: Sequence[Piece]
     ) -> Piece:
         base = Piece(array("I"), None) if known is None else self._take(known)
-        token_ids = base.token_ids
-        for piece in pieces:
-            token_ids.extend(piece.token_ids)
+        token_ids = assemble((piece.token_ids for piece in pieces), onto=base.token_ids)
         if not self.with_offsets:
             return Piece(token_ids, None)
         spans = [list(piece.offsets or ()) for piece in pieces]

@@ -8,14 +8,12 @@ Why: the reference takes fifty times as long, and one request of a hundred would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from foreword.tokenizer.accelerated import EncodeBatch
 from foreword.tokenizer.encode import make_segment
 from foreword.tokenizer.segments import CutRules, next_cut
 from foreword.types import TokenIds
-
-EncodeBatch = Callable[[Sequence[str]], list[TokenIds]]
 
 STRETCH_CHARS = 16_384
 """About 10 ms of the reference."""

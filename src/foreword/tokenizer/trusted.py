@@ -8,11 +8,12 @@ service, and everything remembered since is forgotten.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from foreword.tokenizer.accelerated import (
+    EncodeBatch,
     FastEngine,
     Guard,
     admit,
@@ -30,7 +31,6 @@ from foreword.types import TokenIds
 DEFAULT_SHADOW_EVERY = 100
 """Of so many batches, one has a piece compared with the reference."""
 
-EncodeBatch = Callable[[Sequence[str]], list[TokenIds]]
 _LOG = logging.getLogger(__name__)
 
 
