@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
+import sys
 from array import array
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 import zmq
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_engine as fake
 
 from foreword.errors import (
     DeadlineExceeded,
@@ -30,18 +33,6 @@ from foreword.service.engine_stream import EngineStream, EngineUpdate
 from foreword.service.input_processor import EngineRequest
 from foreword.types import EngineInput
 
-
-def load_fake() -> Any:
-    path = Path(__file__).with_name("fake_engine.py")
-    spec = importlib.util.spec_from_file_location("fake_engine", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load_fake()
 FakeEngine = fake.FakeEngine
 
 

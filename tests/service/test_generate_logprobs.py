@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import random
 import struct
+import sys
 from array import array
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +15,9 @@ from typing import Any
 import httpx
 import pytest
 import zmq
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_engine as fake
 
 import foreword
 from foreword.engines.msgpack_frames import ReceivedArray
@@ -33,17 +36,6 @@ MESSAGES = [{"role": "user", "content": "How many tokens is this?"}]
 DEMO = Path(foreword.__file__).parent / "demo" / "model"
 
 
-def load_fake() -> Any:
-    path = Path(__file__).with_name("fake_engine.py")
-    spec = importlib.util.spec_from_file_location("fake_engine", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load_fake()
 Ask = Callable[[str, dict[str, Any]], Awaitable[httpx.Response]]
 
 

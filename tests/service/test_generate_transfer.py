@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,14 @@ import httpx
 import pytest
 import zmq
 
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_engine as fake
+
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MESSAGES = [{"role": "user", "content": "x"}]
 EXTRA_ARGS = "extra_args"
 
 
-def load_fake() -> Any:
-    path = Path(__file__).with_name("fake_engine.py")
-    spec = importlib.util.spec_from_file_location("fake_engine", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load_fake()
 Test = Callable[[httpx.AsyncClient, Any], Awaitable[None]]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import shutil
 import ssl
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+import fake_internet as fake
 
 from foreword.errors import ForewordError, InvalidRequest, MediaUnavailable
 from foreword.service.media_fetch import MediaFetcher, ResolvedMedia, resolve_media
@@ -20,17 +23,6 @@ from foreword.service.media_fetch import MediaFetcher, ResolvedMedia, resolve_me
 CASES = Path(__file__).resolve().parents[2].parent / "shared/data/cases/cases.json"
 
 
-def load_fake() -> Any:
-    path = Path(__file__).with_name("fake_internet.py")
-    spec = importlib.util.spec_from_file_location("fake_internet", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fake = load_fake()
 GOOD = fake.GOOD
 OTHER_PUBLIC = fake.OTHER_PUBLIC
 PUBLIC = fake.PUBLIC
